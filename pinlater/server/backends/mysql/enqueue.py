@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.messages import Parent
-from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.mysql import unique_keys
 from pinlater.server.backends.mysql.call_results import find_results, insert_results
-from pinlater.server.backends.mysql.children import able_parents, insert_children, parent_columns
+from pinlater.server.backends.mysql.children import able_parents, insert_children
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.enqueue_call import MysqlEnqueueCall, linked_columns
+from pinlater.server.backends.mysql.enqueue_call import MysqlEnqueueCall
 from pinlater.server.backends.mysql.errors import NullRejected, TransactionConflict
 from pinlater.server.backends.mysql.failure_groups import Kept, keep
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.ids import IdAllocator
-from pinlater.server.backends.mysql.keys import KeyLine, Keys, keep_rates, keys_of, let_next_through, queue_key
-from pinlater.server.backends.mysql.queries import insertions
+from pinlater.server.backends.mysql.job_rows import Row, insert_statements
+from pinlater.server.backends.mysql.keys import Keys, keep_rates, keys_of, let_next_through, queue_key
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.mysql.unique_keys import Duplicates, UniqueJob
 from pinlater.server.backends.records import IdempotencyKey
@@ -27,9 +26,6 @@ from pinlater.server.backends.sharded import CallResult
 from pinlater.server.backends.store import parent_refused, queue_not_found
 
 EnqueueBatch = CommitBatch[MysqlEnqueueCall, list[str]]
-
-Row = tuple[MysqlEnqueueCall, int]
-"""A job: its call and its index there."""
 
 
 class JobInserter:
@@ -56,17 +52,17 @@ class JobInserter:
             self._database, ((call.queue.id, each) for call in batch.requests for each in call.failures if each)
         )
         missing: set[int] = set()
-        descriptors: Descriptors = {}
+        answers: Answers = {}
         while calls := [call for call in batch.requests if call.queue.id not in missing]:
             try:
                 async with self._database.transaction() as transaction:
-                    descriptors = await _insert(transaction, calls, batch, kept)
+                    answers = await _insert(transaction, calls, batch, kept)
                 break
             except _QueuesMissing as error:  # it was rolled back: insert the jobs of the other queues
                 missing |= error.queue_ids
         batch.answer(
             [
-                queue_not_found(call.queue.name) if call.queue.id in missing else descriptors[id(call)]
+                queue_not_found(call.queue.name) if call.queue.id in missing else answers[id(call)]
                 for call in batch.requests
             ]
         )
@@ -92,67 +88,88 @@ class _QueuesMissing(Exception):
         self.queue_ids = queue_ids
 
 
-Descriptors = dict[int, list[str] | Exception]
+Answers = dict[int, list[str] | Exception]
 """Identity of a call -> descriptors of its jobs, or the error that says why none was stored."""
+
+
+class _NewJobs(NamedTuple):
+    """What a transaction has to insert.
+
+    Attributes:
+        calls: the calls that insert jobs; of those with the same idempotency key, one.
+        stored: ids of their jobs that an earlier attempt has stored.
+        answers: the answers to the calls that insert none.
+    """
+
+    calls: list[MysqlEnqueueCall]
+    stored: set[int]
+    answers: Answers
 
 
 async def _insert(
     transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall], batch: EnqueueBatch, kept: Kept
-) -> Descriptors:
-    """Insert the jobs of calls and commit; return their descriptors."""
+) -> Answers:
+    """Insert the jobs of calls and commit; return the answers to the calls."""
     queue_ids = sorted({call.queue.id for call in calls})
     if batch.conflicts:  # over a unique key: with no concurrent inserts into these queues, this attempt succeeds
         await transaction.rows("lock_queues", queues=queue_ids)
+    new = await _new_jobs(transaction, calls, batch)
+    keyed = list(_unique_jobs(new))
+    resolution = await unique_keys.resolve(transaction, keyed)
+    duplicates, contents = resolution.duplicates, resolution.contents
+    rows = _rows(new, duplicates)
+    if queues_without_rows := set(queue_ids) - {call.queue.id for call, _ in rows}:
+        await _check_queues(transaction, queues_without_rows)
+    await unique_keys.replace(transaction, resolution, queue_ids)
+    await unique_keys.begin_periods(transaction, (job for job in keyed if job.slot not in duplicates))
+    has_parents = any(call.has_parents for call in new.calls)
+    statements = [
+        *unique_keys.statements(transaction, resolution, queue_ids),
+        *await insert_statements(transaction, rows, contents),
+        *insert_results(transaction, _results(new.calls, duplicates)),
+        *_failures(transaction, (row for row in rows if (id(row[0]), row[1]) not in contents), kept),
+        *(insert_children(transaction, _children(rows), calls[0].queue.shard) if has_parents else ()),
+    ]
+    keys = await _keys_of(transaction, rows, resolution)
+    try:
+        if keys:
+            await transaction.run(*statements)
+            statements = []
+            if any(call.has_imported_rates for call in new.calls):
+                await keep_rates(transaction, keys)
+            await let_next_through(transaction, keys)
+        with batch.committing():
+            await transaction.run_and_commit(*statements)
+    except NullRejected as error:
+        await _check_queues(transaction, queue_ids)
+        if has_parents:  # one has ended meanwhile; the next attempt finds out which
+            raise TransactionConflict(str(error)) from error
+        raise
+    return _with_repeats(calls, new.answers | {id(call): _descriptors(call, duplicates) for call in new.calls})
+
+
+async def _new_jobs(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall], batch: EnqueueBatch) -> _NewJobs:
+    """Find out what has to be inserted: not what an earlier execution has stored, nor children of ended parents."""
     known = await _known(transaction, calls, is_doubtful=batch.is_uncertain or batch.conflicts > 0)
     new = _without_repeats(call for call in calls if id(call) not in known)
     # An attempt whose connection broke at the commit may have been committed. The ids tell, as none is ever reused.
     stored = await _stored_ids(transaction, new) if batch.is_uncertain else set()
     refused = await _refused(transaction, [call for call in new if call.has_parents and call.first_id not in stored])
-    new = [call for call in new if id(call) not in refused]
-    keyed = list(_unique_jobs(new, stored))
-    resolution = await unique_keys.resolve(transaction, keyed)
-    duplicates = resolution.duplicates
+    return _NewJobs([call for call in new if id(call) not in refused], stored, known | refused)
+
+
+def _rows(new: _NewJobs, duplicates: Duplicates) -> list[Row]:
+    """Return the jobs to insert, in the order in which their queues and unique keys are locked."""
     rows = [
         (call, index)
-        for call in new
-        if call.keys is not None or call.first_id not in stored
+        for call in new.calls
+        if call.keys is not None or call.first_id not in new.stored
         for index in range(len(call.jobs))
-        if (id(call), index) not in duplicates and call.first_id + index not in stored
+        if (id(call), index) not in duplicates and call.first_id + index not in new.stored
     ]
-    if len(queue_ids) > 1 or any(call.keys is not None for call in new):
+    if any(call.keys is not None or call.queue.id != new.calls[0].queue.id for call in new.calls):
         rows.sort(key=_lock_order)
-    queues_without_rows = set(queue_ids) - {call.queue.id for call, _ in rows}
-    if queues_without_rows:
-        await _check_queues(transaction, queues_without_rows)
-    await unique_keys.replace(transaction, resolution, queue_ids)
-    await unique_keys.begin_periods(transaction, (job for job in keyed if job.slot not in duplicates))
-    statements = [
-        *unique_keys.statements(transaction, resolution, queue_ids),
-        *await _insertions(transaction, rows, resolution.contents),
-        *insert_results(transaction, _results(new, duplicates)),
-        *_failures(transaction, (row for row in rows if (id(row[0]), row[1]) not in resolution.contents), kept),
-        *(
-            insert_children(transaction, _children(rows), new[0].queue.shard)
-            if any(call.has_parents for call in new)
-            else ()
-        ),
-    ]
-    changed = await _keys_of(transaction, rows, resolution)
-    try:
-        if changed:
-            await transaction.run(*statements)
-            if any(call.has_imported_rates for call in new):
-                await keep_rates(transaction, changed)
-            await let_next_through(transaction, changed)
-            statements = []
-        with batch.committing():
-            await transaction.run_and_commit(*statements)
-    except NullRejected as error:
-        await _check_queues(transaction, queue_ids)
-        if any(call.has_parents for call in new):  # a parent has ended meanwhile; the next attempt finds out which
-            raise TransactionConflict(str(error)) from error
-        raise
-    return _with_repeats(calls, known | refused | {id(call): _descriptors(call, duplicates) for call in new})
+    return rows
 
 
 def _failures(transaction: MysqlTransaction, rows: Iterable[Row], kept: Kept) -> Iterator[bytes]:
@@ -167,7 +184,7 @@ def _failures(transaction: MysqlTransaction, rows: Iterable[Row], kept: Kept) ->
         yield transaction.bind("insert_failing_jobs", ids=sorted(ids))
 
 
-async def _refused(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall]) -> Descriptors:
+async def _refused(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall]) -> Answers:
     """Return the errors of calls with a parent on this shard that does not exist, has finished or is asked to stop."""
     if not calls:
         return {}
@@ -198,7 +215,7 @@ async def _check_queues(transaction: MysqlTransaction, queue_ids: Collection[int
         raise _QueuesMissing(missing)
 
 
-async def _known(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall], *, is_doubtful: bool) -> Descriptors:
+async def _known(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall], *, is_doubtful: bool) -> Answers:
     """Return what earlier executions of the calls have stored.
 
     First executions are not looked up: if one turns out to be a repeat, storing its result is a conflict, and the next
@@ -221,12 +238,12 @@ def _without_repeats(calls: Iterable[MysqlEnqueueCall]) -> list[MysqlEnqueueCall
     return list(firsts.values())
 
 
-def _with_repeats(calls: Sequence[MysqlEnqueueCall], descriptors: Descriptors) -> Descriptors:
+def _with_repeats(calls: Sequence[MysqlEnqueueCall], answers: Answers) -> Answers:
     """Add the results of calls that repeat another one in the same transaction."""
-    if len(descriptors) == len(calls):
-        return descriptors
-    firsts = {call.once.value: descriptors[id(call)] for call in calls if call.once and id(call) in descriptors}
-    return {id(call): firsts[call.once.value] for call in calls if call.once} | descriptors
+    if len(answers) == len(calls):
+        return answers
+    firsts = {call.once.value: answers[id(call)] for call in calls if call.once and id(call) in answers}
+    return {id(call): firsts[call.once.value] for call in calls if call.once} | answers
 
 
 def _results(calls: Iterable[MysqlEnqueueCall], duplicates: Duplicates) -> Iterator[tuple[IdempotencyKey, CallResult]]:
@@ -259,12 +276,12 @@ async def _stored_ids(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueu
     return {local_id for (local_id,) in await transaction.rows("stored_ids", ids=ids)}
 
 
-def _unique_jobs(calls: Iterable[MysqlEnqueueCall], stored: Collection[int]) -> Iterator[UniqueJob]:
+def _unique_jobs(new: _NewJobs) -> Iterator[UniqueJob]:
     """Yield the jobs with unique keys, except those that an earlier attempt has stored."""
-    for call in calls:
+    for call in new.calls:
         for index, key in enumerate(call.keys or ()):
             local_id = call.first_id + index
-            if key is not None and local_id not in stored:
+            if key is not None and local_id not in new.stored:
                 rule = call.rules[index] if call.rules else None
                 slot, priority = (id(call), index), call.priorities[index]
                 yield UniqueJob(slot, call.queue, key, rule, priority, local_id, call.jobs[index])
@@ -278,75 +295,3 @@ async def _keys_of(transaction: MysqlTransaction, rows: Sequence[Row], resolutio
         if call.has_keys and call.jobs[index].key is not None
     }
     return inserted | await keys_of(transaction, (local_id for local_id, *_ in resolution.replacements))
-
-
-async def _insertions(
-    transaction: MysqlTransaction, rows: Sequence[Row], contents: unique_keys.Contents
-) -> list[bytes]:
-    """Return the statements that insert jobs; one fails if a queue was deleted.
-
-    They lock each queue before its jobs.
-    """
-    if any(call.is_linked for call, _ in rows):
-        return [*insertions(transaction.bind("insert_linked_jobs"), await _linked_rows(transaction, rows, contents))]
-    written = (
-        call.write_row(
-            contents.get((id(call), index), call.jobs[index]) if contents else call.jobs[index],
-            call.first_id + index,
-            queue_id,
-            transaction.now,
-        )
-        for call, index, queue_id in _with_queues(transaction, rows)
-    )
-    if not any(call.has_parents for call, _ in rows):
-        return [*insertions(transaction.bind("insert_jobs"), written)]
-    parents = (parent_columns(call.jobs[index].parent, call.queue.shard) for call, index in rows)
-    linked = (b"%b,%b)" % (row[:-1], parent) for row, parent in zip(written, parents, strict=True))
-    return [*insertions(transaction.bind("insert_jobs_with_parents"), linked)]
-
-
-def _with_queues(transaction: MysqlTransaction, rows: Iterable[Row]) -> Iterator[tuple[MysqlEnqueueCall, int, bytes]]:
-    """Add to each job the SQL expression of its queue's id."""
-    queue_ids: dict[int, bytes] = {}
-    for call, index in rows:
-        queue_id = queue_ids.get(call.queue.id)
-        if queue_id is None:
-            queue_ids[call.queue.id] = b"%d" % call.queue.id
-            queue_id = b"(%b)" % transaction.bind("present_queue", queue=call.queue.id)
-        yield call, index, queue_id
-
-
-async def _linked_rows(
-    transaction: MysqlTransaction, rows: Sequence[Row], contents: unique_keys.Contents
-) -> list[bytes]:
-    """Return the rows of jobs some of which are linked; one with a key is placed behind the others of its key."""
-    jobs = {(id(call), index): contents.get((id(call), index), call.jobs[index]) for call, index in rows}
-    waiting = [(call, index) for call, index in rows if call.has_keys and _waits(jobs[id(call), index])]
-    line = KeyLine(transaction)
-    await line.lock({(call.queue.id, jobs[id(call), index].key) for call, index in waiting})
-    waiting.sort(key=_id)
-    await line.set_rates(
-        {
-            queue_key(call.queue.id, job.key): job.key.rate
-            for job, call in ((jobs[id(call), index], call) for call, index in waiting)
-            if isinstance(job, NewJob) and job.key is not None and job.key.rate is not None
-        }
-    )
-    for call, index in waiting:
-        job = jobs[id(call), index]
-        place = line.run_after(call.queue.id, call.first_id + index, job)
-        jobs[id(call), index] = job._replace(run_after_ms=place)
-    return [
-        call.write_row(job := jobs[id(call), index], call.first_id + index, queue_id, transaction.now)[:-1]
-        + b",%b)" % linked_columns(job, call.queue.shard)
-        for call, index, queue_id in _with_queues(transaction, rows)
-    ]
-
-
-def _waits(job: NewJob | JobRecord) -> bool:
-    """Return whether a job has to wait for its key; an imported job may be finished."""
-    return job.key is not None and getattr(job, "state", PENDING) == PENDING
-
-
-def _id(row: Row) -> int:
-    return row[0].first_id + row[1]

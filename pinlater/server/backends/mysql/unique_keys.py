@@ -61,7 +61,7 @@ async def resolve(transaction: MysqlTransaction, jobs: Sequence[UniqueJob]) -> R
     The holders are read without locks: a job that was ever claimed remains so, and if two servers give away the same
     key, the second one to insert it meets a conflict.
     """
-    holders = await _holders(transaction, jobs)
+    holders = await _holders(transaction, jobs) if jobs else {}
     resolution = Resolution({}, [], {}, [])
     new: dict[int, UniqueJob] = {}
     for job in jobs:

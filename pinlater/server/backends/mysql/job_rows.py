@@ -1,0 +1,85 @@
+"""The rows of new and imported jobs, and the statements that insert them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from pinlater.model.jobs import JobRecord, NewJob
+from pinlater.protocol.messages import PENDING
+from pinlater.server.backends.mysql.children import parent_columns
+from pinlater.server.backends.mysql.enqueue_call import MysqlEnqueueCall, linked_columns
+from pinlater.server.backends.mysql.keys import KeyLine, queue_key
+from pinlater.server.backends.mysql.queries import insertions
+from pinlater.server.backends.mysql.transaction import MysqlTransaction
+from pinlater.server.backends.mysql.unique_keys import Contents
+
+Row = tuple[MysqlEnqueueCall, int]
+"""A job: its call and its index there."""
+
+
+async def insert_statements(transaction: MysqlTransaction, rows: Sequence[Row], contents: Contents) -> list[bytes]:
+    """Return the statements that insert jobs; one fails if a queue was deleted.
+
+    They lock each queue before its jobs.
+    """
+    if any(call.is_linked for call, _ in rows):
+        return [*insertions(transaction.bind("insert_linked_jobs"), await _linked_rows(transaction, rows, contents))]
+    written = (
+        call.write_row(
+            contents.get((id(call), index), call.jobs[index]) if contents else call.jobs[index],
+            call.first_id + index,
+            queue_id,
+            transaction.now,
+        )
+        for call, index, queue_id in _with_queues(transaction, rows)
+    )
+    if not any(call.has_parents for call, _ in rows):
+        return [*insertions(transaction.bind("insert_jobs"), written)]
+    parents = (parent_columns(call.jobs[index].parent, call.queue.shard) for call, index in rows)
+    linked = (b"%b,%b)" % (row[:-1], parent) for row, parent in zip(written, parents, strict=True))
+    return [*insertions(transaction.bind("insert_jobs_with_parents"), linked)]
+
+
+def _with_queues(transaction: MysqlTransaction, rows: Iterable[Row]) -> Iterator[tuple[MysqlEnqueueCall, int, bytes]]:
+    """Add to each job the SQL expression of its queue's id."""
+    queue_ids: dict[int, bytes] = {}
+    for call, index in rows:
+        queue_id = queue_ids.get(call.queue.id)
+        if queue_id is None:
+            queue_ids[call.queue.id] = b"%d" % call.queue.id
+            queue_id = b"(%b)" % transaction.bind("present_queue", queue=call.queue.id)
+        yield call, index, queue_id
+
+
+async def _linked_rows(transaction: MysqlTransaction, rows: Sequence[Row], contents: Contents) -> list[bytes]:
+    """Return the rows of jobs some of which are linked; one with a key is placed behind the others of its key."""
+    jobs = {(id(call), index): contents.get((id(call), index), call.jobs[index]) for call, index in rows}
+    waiting = [(call, index) for call, index in rows if call.has_keys and _waits(jobs[id(call), index])]
+    line = KeyLine(transaction)
+    await line.lock({(call.queue.id, jobs[id(call), index].key) for call, index in waiting})
+    waiting.sort(key=_local_id)
+    await line.set_rates(
+        {
+            queue_key(call.queue.id, job.key): job.key.rate
+            for job, call in ((jobs[id(call), index], call) for call, index in waiting)
+            if isinstance(job, NewJob) and job.key is not None and job.key.rate is not None
+        }
+    )
+    for call, index in waiting:
+        job = jobs[id(call), index]
+        place = line.run_after(call.queue.id, call.first_id + index, job)
+        jobs[id(call), index] = job._replace(run_after_ms=place)
+    return [
+        call.write_row(job := jobs[id(call), index], call.first_id + index, queue_id, transaction.now)[:-1]
+        + b",%b)" % linked_columns(job, call.queue.shard)
+        for call, index, queue_id in _with_queues(transaction, rows)
+    ]
+
+
+def _waits(job: NewJob | JobRecord) -> bool:
+    """Return whether a job has to wait for its key; an imported job may be finished."""
+    return job.key is not None and getattr(job, "state", PENDING) == PENDING
+
+
+def _local_id(row: Row) -> int:
+    return row[0].first_id + row[1]
