@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import mmap
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
 
+from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.snapshot import SOLO_LAYOUT, ClaimSnapshot, Layout, read_snapshot
 
 _INFO_BYTES = 4096
@@ -38,6 +40,11 @@ class ExitInfo(msgspec.Struct, frozen=True):
     died_ns: int
     died_at: float
     is_timeout: bool = False
+
+    @property
+    def origin(self) -> str:
+        """The process and its end, for the status of its jobs."""
+        return format_origin(socket.gethostname(), self.pid, self.died_at)
 
 
 @dataclass(frozen=True, slots=True)

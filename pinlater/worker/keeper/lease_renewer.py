@@ -30,8 +30,9 @@ from pinlater.worker.claim_table.snapshot import (
     HeldJob,
 )
 from pinlater.worker.claim_table.table import ClaimTable
+from pinlater.worker.keeper.failure_report import recorded_failure
 from pinlater.worker.keeper.held_claims import HeldClaim, held_claims, mark_stops
-from pinlater.worker.keeper.orphan_recovery import OrphanRecovery, recorded_failure
+from pinlater.worker.keeper.orphan_recovery import OrphanRecovery
 from pinlater.worker.keeper.service_client import ClaimKey, KeeperClient, Refusals, by_queue, by_shard
 from pinlater.worker.log_once import LogOnce
 from pinlater.worker.options import WorkerOptions

@@ -23,7 +23,7 @@ from pinlater.worker.session.batch import queue_of, shard_of
 from pinlater.worker.session.connector import Connector, ignore_beat
 
 if TYPE_CHECKING:
-    from pinlater.worker.keeper.orphan_recovery import FailureReport
+    from pinlater.worker.keeper.failure_report import FailureReport
 
 _T = TypeVar("_T")
 _J = TypeVar("_J", bound=tuple[Any, ...])
