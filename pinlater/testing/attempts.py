@@ -31,7 +31,7 @@ from pinlater.worker.running.undoing import Undoing
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.outcome import Failure, Interruption, LostClaim, Result
 from pinlater.worker.session.outcome import Outcome as RunnersOutcome
-from pinlater.worker.session.saver import Encode, FollowUps, Saver
+from pinlater.worker.session.saver import Encode, FollowUps, Saver, settle_save
 
 T = TypeVar("T")
 
@@ -284,7 +284,6 @@ class _DirectSaver(Saver):
     is_cancelled: Callable[[], bool]
 
     def __init__(self, calls: ServerCalls) -> None:
-        """Store the calls; the worker's saver needs more."""
         self._direct = calls
 
     @property
@@ -301,7 +300,7 @@ class _DirectSaver(Saver):
     def save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> bool:  # noqa: ARG002
         body = encode().body
         if body is not None:
-            self._is_saved(batch, position, partial(self.keep, body, batch.new_attempts.get(position)))
+            settle_save(batch, position, partial(self.keep, body, batch.new_attempts.get(position)))
         if self.is_cancelled():
             batch.mark_cancelled(position)
         return True

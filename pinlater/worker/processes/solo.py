@@ -15,7 +15,7 @@ from pinlater.worker.running.limits import NoLimits
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.outcome import Outcome, ReleasedUnknown, Result
-from pinlater.worker.session.saver import Saver
+from pinlater.worker.session.solo_saver import SoloSaver
 from pinlater.worker.shared import Shared
 from pinlater.worker.terminal import relay_interrupts
 
@@ -29,7 +29,7 @@ class SoloProcess(JobProcess):
     def __init__(self, child: Child, options: WorkerOptions, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
         super().__init__(child, options, pool, codec, shared)
         self._is_at_terminal = options.debug
-        self._saver = saver = Saver(self._pipeline, self._connector, self._calls, child, self._counters.count_event)
+        self._saver = saver = SoloSaver(self._pipeline, self._connector, self._calls, child, self._counters.count_event)
         self._runner = Runner(
             codec,
             self._identity.kinds,

@@ -17,13 +17,14 @@ from pinlater.errors import CallError, ServerUnavailable, ServiceError
 from pinlater.model.messages import ReceivedMessage
 from pinlater.protocol.idempotency import may_have_been_carried_out
 from pinlater.protocol.operations import Call, Calls
-from pinlater.worker.claim_table.counters import SAVED, UNSAVED, CountEvent, ignore_event
+from pinlater.worker.claim_table.counters import CountEvent, ignore_event
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.job_saves import JobSaves
 from pinlater.worker.session.pending_call import PendingCall, uncancellable
 from pinlater.worker.session.pipeline import Pipeline
-from pinlater.worker.session.saver import Encode, Saver, fulfilled, is_transient
+from pinlater.worker.session.saver import Encode, fulfilled, is_transient
+from pinlater.worker.session.server_saver import ServerSaver
 from pinlater.worker.session.waker import ThreadWaker
 
 
@@ -34,14 +35,14 @@ class _QueuedCall(NamedTuple):
     saves: JobSaves | None
 
 
-class SharedSaver(Saver):
+class SharedSaver(ServerSaver):
     """Takes calls from jobs in any thread; the main thread sends them in order.
 
     Args:
-        pipeline, connector, calls, child: as for ``Saver``.
+        pipeline, connector, calls, child: as for ``ServerSaver``.
         waker: wakes the main thread.
         is_on_loop: whether all jobs run in one thread, so that all wait while one does.
-        count: as for ``Saver``; called in the main thread.
+        count: as for ``ServerSaver``; called in the main thread.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class SharedSaver(Saver):
         """
         if patience_seconds > 0 and not (self._is_on_loop and self.is_draining):
             reply = self._queue_save(batch, position, encode, patience_seconds).reply
-            return self._is_saved(batch, position, reply.result)
+            return self._settle(batch, position, reply.result)
         self._save_soon(batch, position, encode)
         return True
 
@@ -83,7 +84,7 @@ class SharedSaver(Saver):
     def ask_messages(
         self, descriptor: str, name: str, after: int, limit: int
     ) -> Callable[[], Sequence[ReceivedMessage]]:
-        """Ask for messages before they are needed; see ``Saver``."""
+        """Ask for messages before they are needed; see ``Saver.ask_messages``."""
         pending = PendingCall(self._calls.read_messages(descriptor, name, after=after, limit=limit), 0.0)
         self._enqueue_call(_QueuedCall(pending, None))
 
@@ -136,7 +137,7 @@ class SharedSaver(Saver):
         saved: Future[bool] = uncancellable()
 
         def on_reply(reply: Future[Any]) -> None:
-            fulfilled(saved, partial(self._is_saved, batch, position, reply.result))
+            fulfilled(saved, partial(self._settle, batch, position, reply.result))
 
         pending.reply.add_done_callback(on_reply)
         return saved
@@ -191,11 +192,11 @@ class SharedSaver(Saver):
 
     def _resolve(self, pending: PendingCall, reply: Any) -> None:
         if not isinstance(reply, Exception):
-            self._count_checkpoint(SAVED, pending.call)
+            self._record_success(pending.call)
             pending.reply.set_result(reply)
             return
         if is_transient(reply):
-            self._count_checkpoint(UNSAVED, pending.call)
+            self._record_failure(pending.call)
         pending.reply.set_exception(reply)
 
     def _should_retry(self, pending: PendingCall, reply: Any) -> bool:

@@ -9,7 +9,7 @@ import threading
 from trail import write
 
 from pinlater import Constant, Job
-from pinlater.worker.session.saver import Saver
+from pinlater.worker.session.solo_saver import SoloSaver
 
 STEPS = 60
 
@@ -72,7 +72,7 @@ class Doom:
 
 
 def deadly(method):
-    real = getattr(Saver, method)
+    real = getattr(SoloSaver, method)
 
     def call(self, *arguments, **named):
         Doom.saves -= 1
@@ -83,7 +83,7 @@ def deadly(method):
             die()
         return result
 
-    setattr(Saver, method, call)
+    setattr(SoloSaver, method, call)
 
 
 deadly("save")

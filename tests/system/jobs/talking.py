@@ -10,7 +10,7 @@ from trail import write
 from pinlater import Client, Constant, Discard, Job
 from pinlater.errors import EventTimeout
 from pinlater.worker.session.ack_buffer import AckBuffer
-from pinlater.worker.session.saver import Saver
+from pinlater.worker.session.solo_saver import SoloSaver
 
 SOON = Constant(0.02)
 doomed = {"name": "", "place": "", "now": ""}
@@ -36,7 +36,7 @@ def deadly(owner, method):
 
 
 for method in ("enqueue", "read_messages", "save"):
-    deadly(Saver, method)
+    deadly(SoloSaver, method)
 for method in ("release", "succeeded", "failed"):
     deadly(AckBuffer, method)
 

@@ -16,7 +16,7 @@ from pinlater.worker.running.limits import never_kill
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.session.outcome import LostClaim
-from pinlater.worker.session.saver import Saver
+from pinlater.worker.session.solo_saver import SoloSaver
 from tests.unit.worker.fakes import KeeperOfClaims, Line, batch_of, names
 from tests.unit.worker.keeper.keeper_bench import LONG_AGO_NS, Bench
 from tests.unit.worker.processes import team_jobs
@@ -124,7 +124,7 @@ def test_one_of_many_coroutines_is_cancelled(monkeypatch):
 def test_the_reply_of_a_save_tells_it(child):
     line = Line(is_cancelled=False)
     codec = JobCodec([Saves])
-    runner = Runner(codec, codec.names, Saver(line, line, Calls("me", is_plain=True), child), 30.0)
+    runner = Runner(codec, codec.names, SoloSaver(line, line, Calls("me", is_plain=True), child), 30.0)
     batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(Saves())])
     assert runner.run(batch, 0, monotonic_ns()) == LostClaim()
     assert trail == ["began"]

@@ -16,7 +16,8 @@ from pinlater.protocol.messages import PinLaterMessage
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.running.run_context import RunContext
-from pinlater.worker.session.saver import Saver, Snapshot
+from pinlater.worker.session.saver import Snapshot
+from pinlater.worker.session.solo_saver import SoloSaver
 from tests.unit.worker.fakes import batch_of
 
 
@@ -57,7 +58,7 @@ class FakeLine:
 
 def save(line, child, patience_seconds=30.0, count=lambda *_: None):
     batch = batch_of("walk:s1:p1:7")
-    return Saver(line, line, Calls("me", is_plain=True), child, count).save(
+    return SoloSaver(line, line, Calls("me", is_plain=True), child, count).save(
         batch, 0, lambda: Snapshot(b"body"), patience_seconds
     )
 
@@ -98,7 +99,7 @@ def test_a_save_that_comes_too_late_does_not_take_the_claim_of_the_job_that_runs
             raise StaleClaims("the job has ended", [])
 
     line = TurningLine()
-    assert Saver(line, line, Calls("me", is_plain=True), child).save(former, 0, lambda: Snapshot(b"body"), 30.0)
+    assert SoloSaver(line, line, Calls("me", is_plain=True), child).save(former, 0, lambda: Snapshot(b"body"), 30.0)
     assert line.latter.area is area
     assert not line.latter.is_lost(0)
     line.latter.mark_lost(0)
@@ -126,7 +127,7 @@ class SlowLine(FakeLine):
 
 def test_threads_of_a_job_save_one_after_the_other(child):
     line = SlowLine(*[None] * 8)
-    saver = Saver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
     batch = batch_of("walk:s1:p1:7")
     with ThreadPoolExecutor(4) as threads:
         assert (
@@ -146,7 +147,7 @@ def test_a_save_that_had_to_wait_is_of_its_turn_and_not_of_its_call(child):
             gate.wait()
 
     job, line = Walk(), GatedLine()
-    saver = Saver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
     context = RunContext(job, batch_of("walk:s1:p1:7", bodies=[encode_body(job)]), 0, saver)
     with ThreadPoolExecutor(21) as threads:
         threads.submit(context.step, "first", int)
@@ -161,7 +162,7 @@ def test_a_save_that_had_to_wait_is_of_its_turn_and_not_of_its_call(child):
 
 def test_the_end_of_a_job_waits_for_a_save_and_lets_none_begin(child):
     line = SlowLine(None)
-    saver = Saver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
     batch = batch_of("walk:s1:p1:7")
     with ThreadPoolExecutor(1) as threads:
         late = threads.submit(saver.save, batch, 0, lambda: Snapshot(b"body"), 30.0)
@@ -176,7 +177,7 @@ def test_the_end_of_a_job_waits_for_a_save_and_lets_none_begin(child):
 
 def test_the_end_of_a_job_ends_the_patience_of_its_threads(child):
     line = SlowLine(*[ServerUnavailable("gone")] * 1000)
-    saver = Saver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
     with ThreadPoolExecutor(1) as threads:
         late = threads.submit(saver.save, batch_of("walk:s1:p1:7"), 0, lambda: Snapshot(b"body"), 3600.0)
         line.is_used.wait()
@@ -192,7 +193,7 @@ def test_a_save_without_patience_is_tried_once(child):
 def test_a_server_that_hangs_is_sent_no_other_save(child):
     """Each of them would hold the job up as long as a call may take."""
     line, counted = FakeLine(), []
-    saver = Saver(line, line, Calls("me", is_plain=True), child, lambda *event: counted.append(event))
+    saver = SoloSaver(line, line, Calls("me", is_plain=True), child, lambda *event: counted.append(event))
     batch = batch_of("walk:s1:p1:7")
     bodies = iter([b"1", b"2", b"3"])
     assert [saver.save(batch, 0, lambda: Snapshot(next(bodies)), 0.0) for _ in range(3)] == [False] * 3
@@ -206,7 +207,7 @@ def test_a_server_that_hangs_is_sent_no_other_save(child):
 @pytest.mark.parametrize("is_same", [True, False])
 def test_a_late_reply_goes_to_the_job_that_sent_the_call(child, is_same):
     line = FakeLine()
-    saver = Saver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
     batch = batch_of("walk:s1:p1:7", "walk:s1:p1:8")
     assert saver.save(batch, 0, lambda: Snapshot(b"body"), 0.0) is False
     line.answers = [EnqueueRejected("2 MB are too many"), None]
@@ -219,7 +220,7 @@ def test_a_late_reply_goes_to_the_job_that_sent_the_call(child, is_same):
 
 def test_looking_for_a_server_takes_a_small_part_of_a_jobs_time(child, monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr("pinlater.worker.session.saver.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("pinlater.worker.session.solo_saver.time.monotonic", lambda: clock[0])
 
     class FarLine(FakeLine):
         def open(self):
@@ -227,7 +228,7 @@ def test_looking_for_a_server_takes_a_small_part_of_a_jobs_time(child, monkeypat
             raise ServerUnavailable("no way there")
 
     line = FarLine()
-    saver = Saver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
     batch = batch_of("walk:s1:p1:7")
     for _ in range(100):
         clock[0] += 1.0
@@ -248,7 +249,7 @@ def test_a_body_too_large_is_the_jobs_mistake(child):
 def saved_steps(child, *answers):
     """Run steps of which the second has a large result; return what was sent, and the saver."""
     job, line = Walk(), FakeLine(*answers)
-    saver = Saver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
     context = RunContext(job, batch_of("walk:s1:p1:7", bodies=[encode_body(job)]), 0, saver)
     for size in (10, 20_000, 10):
         context.step("load", "x".__mul__, size)
@@ -302,7 +303,7 @@ class RingingLine(FakeLine):
 
 def test_an_alarm_of_the_job_that_rings_amid_a_call_is_heard_at_its_end(child, alarm):
     line = RingingLine(None, None)
-    saver = Saver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
     batch = batch_of("jobs:s1:p1:1", bodies=[encode_body(Walk())])
     for number in (1, 2):
         with pytest.raises(Overdue):
@@ -315,7 +316,7 @@ def test_an_alarm_of_the_job_that_rings_amid_a_call_is_heard_at_its_end(child, a
 def test_messages_are_asked_for_before_they_are_needed(child):
     found = [PinLaterMessage(4, "id", MessageKind.EVENT, b"x")]
     line = FakeLine()
-    saver = Saver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
     wait = saver.ask_messages("walk:s1:p1:7", "go", 3, 100)
     [(method, request)] = line.calls
     assert (method, request.jobDescriptor, request.name, request.after, request.limit) == (
@@ -328,5 +329,5 @@ def test_messages_are_asked_for_before_they_are_needed(child):
 @pytest.mark.parametrize("trouble", [ServerUnavailable("gone"), UnknownError("full")])
 def test_messages_that_do_not_come_are_none(child, trouble):
     line = FakeLine(trouble)
-    wait = Saver(line, line, Calls("me", is_plain=True), child).ask_messages("walk:s1:p1:7", "go", 0, 100)
+    wait = SoloSaver(line, line, Calls("me", is_plain=True), child).ask_messages("walk:s1:p1:7", "go", 0, 100)
     assert wait() == ()

@@ -1,0 +1,190 @@
+"""Sends the calls of the job that runs in the main thread, and of threads that it has started."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from pinlater_supervisor import Child
+
+from pinlater.errors import CallError, CallUnsendable, CallUnsupported, ServerError, ServerUnavailable
+from pinlater.model.messages import ReceivedMessage
+from pinlater.protocol.idempotency import may_have_been_carried_out
+from pinlater.protocol.operations import Call, Calls
+from pinlater.worker.claim_table.counters import CountEvent, ignore_event
+from pinlater.worker.session.batch import DequeuedBatch
+from pinlater.worker.session.connector import Connector
+from pinlater.worker.session.held_alarms import held_alarms
+from pinlater.worker.session.pipeline import Pipeline
+from pinlater.worker.session.saver import Encode, is_transient
+from pinlater.worker.session.server_saver import ServerSaver
+
+_QUICK_SAVE_SECONDS = 0.5
+"""How long a job waits for the reply to an optional save when a server hangs."""
+_PAUSE_FACTOR = 10
+"""After a failed connection attempt, no job waits for another one for this many times its duration."""
+
+
+class _QuickSave:
+    """A save that its job does not wait for.
+
+    Attributes:
+        place: the job: its batch and its position there.
+        is_answered: whether there is a reply or an error.
+        reply: the reply, or the error that came instead.
+    """
+
+    __slots__ = ("is_answered", "place", "reply")
+
+    def __init__(self, place: tuple[DequeuedBatch, int]) -> None:
+        self.place = place
+        self.is_answered = False
+        self.reply: Any = None
+
+    def result(self) -> None:
+        """Raise the error, if there is one."""
+        if isinstance(self.reply, Exception):
+            raise self.reply
+
+
+class SoloSaver(ServerSaver):
+    """Makes one call at a time; a job may have threads, but there is one connection.
+
+    Args:
+        pipeline, connector, calls, child, count: as for ``ServerSaver``.
+
+    Attributes:
+        is_saving: whether a call is under way.
+        is_open: whether a job is running; calls of threads that it leaves behind are rejected.
+    """
+
+    is_open = True
+
+    def __init__(
+        self, pipeline: Pipeline, connector: Connector, calls: Calls, child: Child, count: CountEvent = ignore_event
+    ) -> None:
+        super().__init__(pipeline, connector, calls, child, count)
+        self._call_lock = threading.Lock()
+        self._quick_save: _QuickSave | None = None
+        self._not_before = 0.0
+
+    def save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> bool:
+        """Replace a job's body; see ``Saver.save``.
+
+        Without patience, wait for the reply only briefly; a later reply is handled by the next save, and none is sent
+        before it has come.
+        """
+        build = partial(self._checkpoint, batch, position, encode)
+        if patience_seconds:
+            return self._settle(batch, position, partial(self._call_until_deadline, build, patience_seconds))
+        with self._call_lock, self._calling():
+            return self._settle_previous((batch, position)) and self._save_quickly((batch, position), build)
+
+    def ask_messages(
+        self, descriptor: str, name: str, after: int, limit: int
+    ) -> Callable[[], Sequence[ReceivedMessage]]:
+        """Request messages before they are needed; see ``Saver.ask_messages``."""
+        call, replies = self._calls.read_messages(descriptor, name, after=after, limit=limit), list[Any]()
+        with self._call_lock, self._calling():
+            self._pipeline.send(call, replies.append)
+
+        def wait() -> Sequence[ReceivedMessage]:
+            with self._call_lock, self._calling():
+                while not replies:
+                    self._pipeline.receive()
+            return () if isinstance(replies[0], Exception) else call.convert(replies[0])
+
+        return wait
+
+    def close(self) -> None:
+        """Reject calls from now on; wait for one in progress."""
+        self.is_open = False
+        with self._call_lock:
+            pass
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        with held_alarms():
+            self.is_saving = True
+            try:
+                # Checked after is_saving is set: the main thread first clears is_open, then checks is_saving.
+                if not self.is_open:
+                    raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
+                yield
+            finally:
+                self.is_saving = False
+
+    def _call_until_deadline(self, build: Callable[[], Call[Any]], patience_seconds: float) -> Any:
+        deadline = time.monotonic() + patience_seconds
+        with self._call_lock:
+            return self._retry_until(deadline, build())
+
+    def _retry_until(self, deadline: float, call: Call[Any]) -> Any:
+        with self._calling():
+            while True:
+                try:
+                    self._pipeline.open()
+                    reply = self._pipeline.call(call)
+                except (CallUnsendable, CallUnsupported):
+                    raise
+                except (CallError, ServerError):
+                    if time.monotonic() >= deadline or self._child.stopping_now or not self.is_open:
+                        self._record_failure(call)
+                        raise
+                    may_have_been_carried_out(call.arguments)
+                else:
+                    self._record_success(call)
+                    return reply
+                time.sleep(self._connector.delay_seconds)
+
+    # Saves without patience
+
+    def _settle_previous(self, place: tuple[DequeuedBatch, int]) -> bool:
+        """Handle the reply to the previous quick save; return whether another one can be sent.
+
+        An error of another job's save is dropped: that job has ended.
+        """
+        previous = self._quick_save
+        if previous is None:
+            return time.monotonic() >= self._not_before
+        self._await_reply(previous, 0.0)
+        if not previous.is_answered:
+            return False
+        self._quick_save = None
+        if previous.place == place:
+            self._settle(*place, previous.result)
+        return True
+
+    def _save_quickly(self, place: tuple[DequeuedBatch, int], build: Callable[[], Call[None]]) -> bool:
+        call, began = build(), time.monotonic()
+        self._quick_save = quick_save = _QuickSave(place)
+        try:
+            self._pipeline.open()
+        except ServerUnavailable as error:
+            ended = time.monotonic()
+            self._not_before = ended + _PAUSE_FACTOR * (ended - began)
+            self._on_reply(quick_save, call, error)
+        else:
+            self._pipeline.send(call, partial(self._on_reply, quick_save, call))
+            self._await_reply(quick_save, _QUICK_SAVE_SECONDS)
+        if not quick_save.is_answered:
+            return False
+        self._quick_save = None
+        return self._settle(*place, quick_save.result)
+
+    def _await_reply(self, quick_save: _QuickSave, seconds: float) -> None:
+        """Receive replies until the quick save is answered, for ``seconds`` at most."""
+        until = time.monotonic() + seconds
+        while not quick_save.is_answered and self._pipeline.wait(max(until - time.monotonic(), 0.0)):
+            self._pipeline.receive()
+
+    def _on_reply(self, quick_save: _QuickSave, call: Call[None], reply: Any) -> None:
+        quick_save.is_answered, quick_save.reply = True, reply
+        if not isinstance(reply, Exception):
+            self._record_success(call)
+        elif is_transient(reply):
+            self._record_failure(call)
