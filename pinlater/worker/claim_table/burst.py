@@ -7,7 +7,7 @@ the claim table since when it has been idle, and one of them decides for all.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from time import monotonic_ns
+from time import monotonic, monotonic_ns
 
 from pinlater.worker.claim_table.row import ClaimRow
 from pinlater.worker.shared import Shared
@@ -43,6 +43,11 @@ class Burst:
     def record_work_end(self) -> None:
         """Record that jobs were run or released."""
         self._row.record_work()
+
+    @property
+    def retries_due_in_seconds(self) -> float:
+        """Seconds until all failed jobs of the worker are due again; below 0 if they are."""
+        return self._shared.claim_table.retries_due_ms / 1000 - monotonic()
 
     @property
     def is_over(self) -> bool:

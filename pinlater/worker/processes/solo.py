@@ -82,13 +82,13 @@ class SoloProcess(JobProcess):
     def _run(self, batch: DequeuedBatch) -> None:
         """Run a batch until it is revoked, the process drains or time is up; release the rest."""
         states, area, run, child = batch.area.states, batch.area, self._runner.run, self._child
-        saver = self._saver
+        saver, recorder = self._saver, self._recorder
         began = now = monotonic_ns()
         flush_at, first = now + _FLUSH_NS, batch.next
         if self._burst is not None:
             self._burst.record_work_begin()
         for position in batch.unstarted[: self._jobs_left]:
-            if child.draining or self.is_spent or now - began > HOLD_NS:
+            if child.draining or recorder.is_spent or now - began > HOLD_NS:
                 break
             states[position] = RUNNING
             if area.is_revoked:  # checked after the line above, so that the keeper and we cannot both take the job
@@ -104,7 +104,7 @@ class SoloProcess(JobProcess):
             since, now = now, monotonic_ns()
             if now - since >= _FLUSH_NS:
                 self._ack_buffer.drop_acked()
-            self._record_outcome(batch, position, outcome, now - since)
+            recorder.record(batch, position, outcome, now - since)
             if now >= flush_at or not (outcome is None or self._can_wait(outcome, batch, position)):
                 # Failures go at once: the next job may kill the process, and the claim table has room for a few only.
                 self._ack_buffer.flush()
@@ -112,7 +112,7 @@ class SoloProcess(JobProcess):
                     area.mark_sent(position + 1)
                 flush_at = now + _FLUSH_NS
         if batch.next > first:
-            self._record_wait(batch, first)
+            recorder.record_wait(batch, first)
         self._hear_signals()
         self._ack_buffer.release(batch, batch.unstarted)
         self._count_jobs(batch.next - first, (now - began) / 1e9)

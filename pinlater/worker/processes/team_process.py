@@ -132,8 +132,8 @@ class TeamProcess(JobProcess):
         is_changed = False
         for batch, outcome, seconds in self._team.ended():
             self._saver.end(batch)
-            self._record_wait(batch, 0)
-            self._record_outcome(batch, 0, outcome, int(seconds * 1e9))
+            self._recorder.record_wait(batch, 0)
+            self._recorder.record(batch, 0, outcome, int(seconds * 1e9))
             self._fetcher.pace.record(1, seconds)
             self._jobs_done += 1
             is_changed = True

@@ -66,9 +66,9 @@ def test_a_process_in_which_no_more_files_can_be_opened_ends(process, monkeypatc
     def fail(_):
         raise OSError(number, "no")
 
-    process._check_descriptors()
+    process._recorder.check_descriptors()
     assert not process._is_finished
-    monkeypatch.setattr("pinlater.worker.processes.process.os.dup", fail)
-    process._check_descriptors()
+    monkeypatch.setattr("pinlater.worker.processes.outcome_recorder.os.dup", fail)
+    process._recorder.check_descriptors()
     monkeypatch.undo()
     assert (process.is_spent, process._is_finished) == (is_spent, is_spent)
