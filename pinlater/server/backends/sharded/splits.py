@@ -34,10 +34,16 @@ class Sharded(Protocol):
     group: ShardGroup
 
 
+StoreVerb = Callable[Concatenate[Store, _P], Coroutine[Any, Any, _T]]
+"""A verb as ``Store`` declares it, and as a shard carries it out: arguments, and result."""
+
+ShardedVerb = Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]]
+"""The same verb of the sharded store."""
+
+
 def of_group(
-    verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, _T]],
-    carry_out: Callable[Concatenate[ShardGroup, _P], Awaitable[_T]],
-) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]]:
+    verb: StoreVerb[_P, _T], carry_out: Callable[Concatenate[ShardGroup, _P], Awaitable[_T]]
+) -> ShardedVerb[_P, _T]:
     """Carry out a verb with a function that takes the group of shards and the verb's arguments."""
 
     @wraps(verb)
@@ -48,12 +54,12 @@ def of_group(
 
 
 def on_all_shards(
-    verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, _T]],
+    verb: StoreVerb[_P, _T],
     merge: Callable[[list[_T]], _R],
     *,
     keeps_refusals: bool = False,
     adapt: Callable[[ShardHandle, dict[str, Any]], dict[str, Any]] = lambda _, given: given,
-) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _R]]:
+) -> ShardedVerb[_P, _R]:
     """Call all healthy shards at once, and merge the answers of those that answer; see ``ask_all``.
 
     Args:
@@ -79,9 +85,7 @@ def on_all_shards(
     return call
 
 
-def at_job(
-    verb: Callable[Concatenate[Store, JobDescriptor, _P], Coroutine[Any, Any, _T]],
-) -> Callable[Concatenate[Sharded, JobDescriptor, _P], Coroutine[Any, Any, _T]]:
+def at_job(verb: StoreVerb[Concatenate[JobDescriptor, _P], _T]) -> ShardedVerb[Concatenate[JobDescriptor, _P], _T]:
     """Call the shard that has the job."""
     name = verb.__name__
 
@@ -93,9 +97,7 @@ def at_job(
     return call
 
 
-def at_named_jobs(
-    verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, int]],
-) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, int]]:
+def at_named_jobs(verb: StoreVerb[_P, int]) -> ShardedVerb[_P, int]:
     """Give each shard those of ``jobs`` whose descriptors name it, and add up the results."""
     name, signature = verb.__name__, inspect.signature(verb)
 
@@ -111,9 +113,7 @@ def at_named_jobs(
     return call
 
 
-def until_limit(
-    verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, int]],
-) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, int]]:
+def until_limit(verb: StoreVerb[_P, int]) -> ShardedVerb[_P, int]:
     """Call one shard after the other, until ``limit`` jobs are changed in all."""
     name, signature = verb.__name__, inspect.signature(verb)
 
@@ -131,10 +131,10 @@ def until_limit(
 
 
 def at_placement(
-    verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, list[str]]],
+    verb: StoreVerb[_P, list[str]],
     priority_of: Callable[[_J], int],
     unique_key_of: Callable[[_J], str | None],
-) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, list[str]]]:
+) -> ShardedVerb[_P, list[str]]:
     """Store each of ``jobs`` on the shard where ``placement`` puts it."""
     name = verb.__name__
 
@@ -152,12 +152,10 @@ def at_placement(
             return distant_children.store(group, given, store_at)
         return placement.store(group.registry, given, store_at)
 
-    return cast("Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, list[str]]]", call)
+    return cast("ShardedVerb[_P, list[str]]", call)
 
 
-def makes_due(
-    verb: Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]], if_result: Callable[[_T], bool] = lambda _: True
-) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]]:
+def makes_due(verb: ShardedVerb[_P, _T], if_result: Callable[[_T], bool] = lambda _: True) -> ShardedVerb[_P, _T]:
     """Drop the cached due priorities of a queue, the verb's first argument, when the verb may have made jobs due.
 
     Args:
@@ -178,9 +176,7 @@ def makes_due(
     return call
 
 
-def makes_due_in(
-    verb: Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]], queues_of: Callable[[_T], Iterable[str]]
-) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]]:
+def makes_due_in(verb: ShardedVerb[_P, _T], queues_of: Callable[[_T], Iterable[str]]) -> ShardedVerb[_P, _T]:
     """Drop the cached due priorities of the queues that a verb's result names, as it has made jobs of these due."""
 
     @wraps(verb)
