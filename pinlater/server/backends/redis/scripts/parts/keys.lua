@@ -16,6 +16,9 @@ if HAS_SHARED_KEYS or HAS_LINKS then
     local JOB_KEYS, TURNS = prefix .. 'job_keys', prefix .. 'turns'
     local WAITS, TURN_JOBS, AT_ONCE, MOST_REPAIRED, ORDERED = 4503599627370496, 1, 10, 100, 0
     local SOON_MS, MOST_THROUGH = 1000, 100
+    -- Where the entries of a key's claimed jobs begin, those of the jobs let through, those of the waiting ones, and
+    -- where they end.
+    local CLAIMED, THROUGH, WAITING, PAST = '\0c', '\0p', '\0p' .. string.format('%016d', WAITS), '\1'
     local changed_keys, rates = {}, open_rates(prefix)
 
     -- Returns the limit and text of a stored key.
@@ -26,13 +29,26 @@ if HAS_SHARED_KEYS or HAS_LINKS then
 
     local function entry_of(text, member, state, run_after)
       if state == IN_PROGRESS then
-        return text .. '\0c' .. member
+        return text .. CLAIMED .. member
       end
-      return state == PENDING and text .. '\0p' .. string.format('%016d', run_after) .. member
+      return state == PENDING and text .. THROUGH .. string.format('%016d', run_after) .. member
     end
 
-    local function pending_from(text, run_after)
-      return '[' .. text .. '\0p' .. string.format('%016d', run_after)
+    -- Returns the run_after and the member in the entry of a PENDING job.
+    local function parse_pending(text, entry)
+      return tonumber(string.sub(entry, #text + 3, #text + 18)), string.sub(entry, #text + 19)
+    end
+
+    local function count(text, from, to)
+      return redis.call('ZLEXCOUNT', TURNS, '[' .. text .. from, '(' .. text .. to)
+    end
+
+    local function first_entries(text, from, to, most)
+      return redis.call('ZRANGEBYLEX', TURNS, '[' .. text .. from, '(' .. text .. to, 'LIMIT', 0, most)
+    end
+
+    local function last_entries(text, from, to, most)
+      return redis.call('ZREVRANGEBYLEX', TURNS, '(' .. text .. to, '[' .. text .. from, 'LIMIT', 0, most)
     end
 
     -- Returns when a job is due, whether it waits or not; bounded so that the time with and without WAITS can be told
@@ -73,9 +89,8 @@ if HAS_SHARED_KEYS or HAS_LINKS then
     local function read_jobs(text, entries)
       local jobs, members = {}, {}
       for at, entry in ipairs(entries) do
-        local run_after = tonumber(string.sub(entry, #text + 3, #text + 18))
-        members[at] = string.sub(entry, #text + 19)
-        jobs[at] = {entry = entry, member = members[at], run_after = run_after % WAITS}
+        local run_after, member = parse_pending(text, entry)
+        members[at], jobs[at] = member, {entry = entry, member = member, run_after = run_after % WAITS}
       end
       for at, value in ipairs(read_fields(JOB_KEYS, members)) do
         jobs[at].limit = value and parse_key(value)
@@ -85,8 +100,8 @@ if HAS_SHARED_KEYS or HAS_LINKS then
 
     -- Reads the jobs that are let through and not due, latest first, without the ordered one if there is any.
     local function read_scheduled(text)
-      local first, past = pending_from(text, now + 1), '(' .. string.sub(pending_from(text, WAITS), 2)
-      local jobs = read_jobs(text, redis.call('ZREVRANGEBYLEX', TURNS, past, first, 'LIMIT', 0, AT_ONCE + 1))
+      local later = THROUGH .. string.format('%016d', now + 1)
+      local jobs = read_jobs(text, last_entries(text, later, WAITING, AT_ONCE + 1))
       for at = #jobs, 1, -1 do
         if jobs[at].limit == ORDERED then
           table.remove(jobs, at)
@@ -106,8 +121,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
     -- Servers of earlier versions claim and end jobs without recording it here. Corrects the entries of the first jobs
     -- of a key; returns whether any was wrong.
     local function repair(text)
-      local past, members, is_changed = '(' .. string.sub(pending_from(text, WAITS), 2), {}, false
-      local entries = redis.call('ZRANGEBYLEX', TURNS, '[' .. text .. '\0c', past, 'LIMIT', 0, MOST_REPAIRED)
+      local entries, members, is_changed = first_entries(text, CLAIMED, WAITING, MOST_REPAIRED), {}, false
       for at, entry in ipairs(entries) do
         local kind = string.sub(entry, #text + 2, #text + 2)
         members[at] = string.sub(entry, #text + (kind == 'c' and 3 or 19))
@@ -143,8 +157,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
     -- Lets only one job of a key with a rate stay let through, due when it may be started; makes the others wait again.
     -- Ordered jobs all stay. Returns the jobs that stay, how many of them were moved, and how many of those are due.
     local function keep_one(text, first, starts_at, held_until)
-      local before_waiting = '(' .. string.sub(pending_from(text, WAITS), 2)
-      local entries = redis.call('ZRANGEBYLEX', TURNS, '[' .. text .. '\0p', before_waiting, 'LIMIT', 0, MOST_THROUGH)
+      local entries = first_entries(text, THROUGH, WAITING, MOST_THROUGH)
       local earliest, front = math.max(starts_at, now), math.min(first and first.run_after or now, now)
       local kept, changed, due = {}, 0, 0
       for _, job in ipairs(still_pending(read_jobs(text, entries))) do
@@ -166,8 +179,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
 
     -- Lets the next job of a key with a rate through, due when it may be started. Returns the same as let_some_through.
     local function let_paced_through(text, starts_at, held_until)
-      local waiting = redis.call('ZRANGEBYLEX', TURNS, pending_from(text, WAITS), '(' .. text .. '\1', 'LIMIT', 0, 1)
-      local first = read_jobs(text, waiting)[1]
+      local first = read_jobs(text, first_entries(text, WAITING, PAST, 1))[1]
       local kept, through, due = keep_one(text, first, starts_at, held_until)
       if not first then
         return through, due, false
@@ -178,8 +190,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
           return through, due, through == 0 and repair(text)
         end
         move(text, other, other.run_after + WAITS)
-      elseif first.limit and redis.call('ZLEXCOUNT', TURNS, '[' .. text .. '\0c', '(' .. text .. '\0p')
-        >= math.max(first.limit, 1) then
+      elseif first.limit and count(text, CLAIMED, THROUGH) >= math.max(first.limit, 1) then
         return through, due, through == 0 and repair(text)
       end
       move(text, first, at)
@@ -192,15 +203,11 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       if starts_at then
         return let_paced_through(text, starts_at, held_until)
       end
-      local first_waiting = pending_from(text, WAITS)
-      local waiting = redis.call('ZRANGEBYLEX', TURNS, first_waiting, '(' .. text .. '\1', 'LIMIT', 0, AT_ONCE)
+      local waiting = first_entries(text, WAITING, PAST, AT_ONCE)
       if #waiting == 0 then
         return 0, 0, false
       end
-      local before_waiting = '(' .. string.sub(first_waiting, 2)
-      local running = redis.call('ZLEXCOUNT', TURNS, '[' .. text .. '\0c', '(' .. text .. '\0p')
-      local pending = redis.call('ZLEXCOUNT', TURNS, '[' .. text .. '\0p', before_waiting)
-      local scheduled
+      local running, pending, scheduled = count(text, CLAIMED, THROUGH), count(text, THROUGH, WAITING), nil
       local through, due = 0, 0
       for _, job in ipairs(read_jobs(text, waiting)) do
         local most = job.limit and math.max(job.limit, 1) or turn_jobs
@@ -236,8 +243,8 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       rates.note(text, rate, is_imported)
       local due = without_wait(run_after) + WAITS
       if limit == ORDERED then
-        local last = redis.call('ZREVRANGEBYLEX', TURNS, '(' .. text .. '\1', '[' .. text .. '\0p', 'LIMIT', 0, 1)[1]
-        due = math.max(due, last and tonumber(string.sub(last, #text + 3, #text + 18)) or 0)
+        local last = last_entries(text, THROUGH, PAST, 1)[1]
+        due = math.max(due, last and parse_pending(text, last) or 0)
       end
       keyed.remember(member, text, limit, rate)
       redis.call('ZADD', TURNS, 0, entry_of(text, member, PENDING, due))
