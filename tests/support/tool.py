@@ -11,6 +11,9 @@ from unittest import mock
 
 from pinlater.cli.program import run
 
+TOOL = [sys.executable, "-m", "pinlater.cli"]
+"""The command line as a program of its own."""
+
 
 def run_tool(*words, data=b"", **settings):
     """Run a command without a terminal; return exit status, stdout and stderr.

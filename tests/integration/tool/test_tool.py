@@ -2,28 +2,18 @@
 
 import functools
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
-from tests.support.server import ROOT
-from tests.support.tool import run_tool
-
-PROGRAM = [sys.executable, "-m", "pinlater.cli"]
+from tests.support.tool import TOOL, run_tool
 
 
 @pytest.fixture
 def tool(server):
     return functools.partial(run_tool, PINLATER_SERVERS=server.address, PINLATER_ADMIN_PASSWORD="open sesame")
-
-
-@pytest.fixture
-def environment(server):
-    return {**os.environ, "PINLATER_SERVERS": server.address, "PYTHONPATH": str(ROOT)}
 
 
 def test_a_walk_through_all_commands(tool):
@@ -53,7 +43,7 @@ def test_a_walk_through_all_commands(tool):
 def test_the_program_reads_stdin_and_ends_with_the_status_of_its_command(tool, environment):
     def program(*words, data=None):
         done = subprocess.run(
-            [*PROGRAM, *words], input=data, capture_output=True, text=True, env=environment, timeout=50, check=False
+            [*TOOL, *words], input=data, capture_output=True, text=True, env=environment, timeout=50, check=False
         )
         return done.returncode, done.stdout, done.stderr
 
@@ -167,7 +157,7 @@ def test_load_there_and_back(tool):
 
 def test_an_endless_load_ends_with_its_totals_on_interrupt(tool, environment):
     tool("create-queue", "stress")
-    command = [*PROGRAM, "load", "enqueue", "stress", "--num-queries", "-1", "--json"]
+    command = [*TOOL, "load", "enqueue", "stress", "--num-queries", "-1", "--json"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         assert b"QPS: " in process.stderr.readline()
@@ -183,7 +173,7 @@ def test_an_endless_load_ends_with_its_totals_on_interrupt(tool, environment):
 def test_a_reader_that_has_seen_enough_is_no_error(tool, environment):
     tool("create-queue", "long")
     tool("enqueue", "long", "--json-lines", "-", data=b"1\n" * 5000)
-    command = [*PROGRAM, "scan", "long", "--all"]
+    command = [*TOOL, "scan", "long", "--all"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout.readline().startswith(b"DESCRIPTOR")
     process.stdout.close()
@@ -222,3 +212,29 @@ def test_jobs_of_one_failure_group_are_found_and_retried(tool):
     assert (status, "PENDING or FAILED" in err) == (1, True)
     assert tool("delete-jobs", "broken", "--state", "pending", "--group", disk, "--yes")[1] == "0 jobs deleted\n"
     tool("delete-queue", "broken")
+
+
+def complete(environment, line, position):
+    variables = {"_PINLATER_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(position)}
+    done = subprocess.run(TOOL, capture_output=True, text=True, env=environment | variables, timeout=50, check=False)
+    return {item.partition(",")[2] for item in done.stdout.splitlines() if item}
+
+
+def test_names_of_queues_and_states_are_completed(client, environment, server):
+    client.create_queue("emails")
+    client.create_queue("emergencies")
+    client.create_queue("reports")
+    assert complete(environment, "pinlater count em", 2) == {"emails", "emergencies"}
+    assert complete(environment, "pinlater pause reports em", 3) == {"emails", "emergencies"}
+    elsewhere = environment | {"PINLATER_SERVERS": "127.0.0.1:1"}
+    assert complete(elsewhere, "pinlater count em", 2) == set()
+    assert complete(elsewhere, f"pinlater count --server {server.address} rep", 4) == {"reports"}
+    assert complete(environment, "pinlater scan emails --state s", 4) == {"succeeded"}
+    assert "top" in complete(environment, "pinlater t", 1)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_scripts_for_shells(tool, shell):
+    status, script, _ = tool("completion", shell)
+    assert status == 0
+    assert "_PINLATER_COMPLETE" in script

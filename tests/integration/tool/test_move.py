@@ -1,13 +1,11 @@
 """Jobs chosen and moved with the tool, on a real server."""
 
-import functools
 import json
 
 import pytest
 
 from pinlater import Client, JobState
 from pinlater.client import Ack, JobKey, NewJob
-from tests.support.tool import run_tool
 
 PENDING, FAILED = JobState.PENDING, JobState.FAILED
 
@@ -20,11 +18,6 @@ def client(server):
         yield client
         for queue in ("email", "email_big"):
             client.delete_queue(queue, "open sesame")
-
-
-@pytest.fixture
-def tool(server):
-    return functools.partial(run_tool, PINLATER_SERVERS=server.address)
 
 
 @pytest.fixture
