@@ -20,15 +20,7 @@ from pinlater.errors import CallError, CallUnsendable, ServerError, ServerUnavai
 from pinlater.worker.claim_table.counters import ProcessCounters
 from pinlater.worker.claim_table.exit_queue import ExitQueue, ProcessExit
 from pinlater.worker.claim_table.row import ClaimRow
-from pinlater.worker.claim_table.snapshot import (
-    ENDED,
-    HELD,
-    RUNNING,
-    SUCCEEDED,
-    ClaimSnapshot,
-    HeldBatch,
-    HeldJob,
-)
+from pinlater.worker.claim_table.snapshot import ENDED, HELD, RUNNING, SUCCEEDED, ClaimSnapshot, HeldBatch, HeldJob
 from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.keeper.failure_report import recorded_failure
 from pinlater.worker.keeper.held_claims import HeldClaim, held_claims, mark_stops

@@ -20,12 +20,7 @@ from pinlater.worker.claim_table.snapshot import (
     HeldJob,
 )
 from pinlater.worker.keeper.dead_run import DeadRun
-from pinlater.worker.keeper.failure_report import (
-    FailureReport,
-    due_ms_after,
-    recorded_failure,
-    unexplained_failure,
-)
+from pinlater.worker.keeper.failure_report import FailureReport, due_ms_after, recorded_failure, unexplained_failure
 from pinlater.worker.keeper.service_client import KeeperClient, Refusals
 from pinlater.worker.session.batch import queue_of, shard_of
 

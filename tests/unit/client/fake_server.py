@@ -5,7 +5,7 @@ import contextlib
 import socket
 import threading
 
-from pinlater import Job
+from pinlater import Client, Job
 from pinlater.client.address import Address
 from pinlater.errors import ServiceError
 from pinlater.protocol.codec import UNKNOWN_METHOD, Codec
@@ -115,3 +115,8 @@ def free_address():
     sock.bind(("127.0.0.1", 0))
     atexit.register(sock.close)  # it is kept until then
     return Address(*sock.getsockname()[:2])
+
+
+def client_of(*servers, **options):
+    """Return a blocking client of servers, or of addresses."""
+    return Client([str(getattr(server, "address", server)) for server in servers], **options)

@@ -1,81 +1,16 @@
 """The broker: parked dequeues, and what wakes them."""
 
 import asyncio
-import itertools
-import time
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from pinlater.errors import DequeueRateLimited, QueueNotFound, UnknownError
+from pinlater.errors import DequeueRateLimited, QueueNotFound
 from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.jobs import NewJob
 from pinlater.protocol.messages import IN_PROGRESS
-from pinlater.server.backends.records import Claim, CommitStats, JobFilter
-from pinlater.server.backends.sqlite import SqliteStore
-from pinlater.server.broker import Broker, Caller, dequeue, endings
-from pinlater.server.broker.dequeue import DequeueRequest
-from pinlater.server.limits.rate_limits import RateLimits
-from tests.support.failing_commits import FailingCommits
-
-
-class Bench:
-    """A broker on a real store, with what its transactions carried."""
-
-    def __init__(self, data_dir: Path) -> None:
-        self.commits: list[CommitStats] = []
-        self.limits = RateLimits()
-        self.backend = SqliteStore(data_dir, priority_levels=3, now_ms=self.now_ms, on_commit=self.commits.append)
-        self.broker = Broker(self.backend, self.limits, self.now_ms)
-
-    @staticmethod
-    def now_ms() -> int:
-        return int(time.time() * 1000)
-
-    def order(self, *queues: str, limit: int = 1, wait: float = 10.0, name: str = "a") -> DequeueRequest:
-        numbers = itertools.count(1)
-        return DequeueRequest(
-            queues or ("q",), limit, 1_000_000, lambda: Claim(f"h:1:1:{name}:{next(numbers)}", 30_000), wait
-        )
-
-    async def parked(self, *queues: str, caller: Caller | None = None, **order: object) -> asyncio.Task:
-        """Return a dequeue that waits by now."""
-        task = asyncio.create_task(self.broker.dequeue(self.order(*queues, **order), caller or Caller()))
-        waiting = self.broker.parked_dequeues
-        while self.broker.parked_dequeues == waiting:
-            await asyncio.sleep(0)
-        return task
-
-
-def job(body: bytes = b"x", delay_ms: int | None = None) -> NewJob:
-    return NewJob(body, 1, None if delay_ms is None else Bench.now_ms() + delay_ms, 2, "")
-
-
-@pytest.fixture
-def on_bench(tmp_path):
-    """Run a coroutine function with a bench that has the queues q and r."""
-
-    def run(scenario: Callable[[Bench], Awaitable[None]]) -> None:
-        async def whole():
-            bench = Bench(tmp_path)
-            try:
-                for queue in ("q", "r"):
-                    await bench.backend.create_queue(queue)
-                async with asyncio.timeout(20):
-                    await scenario(bench)
-            finally:
-                await bench.backend.close()
-
-        asyncio.run(whole())
-
-    return run
-
-
-def bodies(dequeued) -> list[bytes]:
-    return [claimed.body for jobs in dequeued.jobs.values() for claimed in jobs]
+from pinlater.server.backends.records import Claim, JobFilter
+from pinlater.server.broker import Caller, endings
+from tests.unit.server.broker.broker_bench import bodies, job
 
 
 def test_a_dequeue_that_waits_for_several_queues_counts_once(on_bench):
@@ -369,115 +304,5 @@ def test_an_answer_takes_no_more_than_fits_but_at_least_one_job(on_bench):
             answer = await bench.broker.dequeue(bench.order("q", "r", limit=100, wait=0), Caller())
             sizes.append([len(body) for body in bodies(answer)])
         assert sizes == [[400_000, 300_000], [600_000], [1_200_000], [1, 1], []]
-
-    on_bench(scenario)
-
-
-# Stores that several servers share
-
-
-def test_a_job_of_another_server_reaches_a_waiting_dequeue_when_it_is_told(on_bench):
-    async def scenario(bench):
-        bench.backend.capabilities = replace(bench.backend.capabilities, is_serial=False)
-        waiting = await bench.parked()
-        await bench.backend.enqueue_jobs("q", [job(b"theirs")])
-        bench.broker.on_remote_jobs("q", None)
-        assert bodies(await waiting) == [b"theirs"]
-        waiting = await bench.parked()
-        soon = job(b"later", delay_ms=80)
-        await bench.backend.enqueue_jobs("q", [soon])
-        bench.broker.on_remote_jobs("q", soon.run_after_ms)
-        assert bodies(await waiting) == [b"later"]
-        bench.broker.on_remote_jobs("nobody_waits_here", None)
-
-    on_bench(scenario)
-
-
-def test_a_job_without_notification_is_found_by_polling(on_bench):
-    async def scenario(bench):
-        bench.backend.capabilities = replace(bench.backend.capabilities, is_serial=False)
-        waiting = await bench.parked()
-        await bench.backend.enqueue_jobs("q", [job(b"theirs")])
-        assert bodies(await waiting) == [b"theirs"]
-
-    on_bench(scenario)
-
-
-def test_each_try_of_a_dequeue_has_a_new_claim(on_bench):
-    """The answer to one look may get lost; what it claimed is given back then, and nothing else."""
-
-    async def scenario(bench):
-        order = bench.order()
-        waiting = asyncio.create_task(bench.broker.dequeue(order, Caller()))
-        while not bench.broker.parked_dequeues:
-            await asyncio.sleep(0)
-        first = order.new_claim()
-        await bench.broker.enqueue("q", [job()])
-        found = await waiting
-        assert bodies(found) == [b"x"]
-        number = int(found.claim.descriptor.rpartition(":")[2])
-        assert number > int(first.descriptor.rpartition(":")[2])
-        [descriptor] = [one.descriptor for one in found.jobs["q"]]
-        [record] = await bench.backend.lookup_jobs([JobDescriptor.parse(descriptor)])
-        assert record.claim == found.claim.descriptor
-
-    on_bench(scenario)
-
-
-def test_a_claim_that_took_longer_than_its_lease_says_so(on_bench, monkeypatch):
-    async def scenario(bench):
-        seconds = 1000.0
-        monkeypatch.setattr(dequeue, "elapsed_seconds", lambda: seconds)
-        await bench.broker.enqueue("q", [job()])
-        found = await bench.broker.dequeue(bench.order(), Caller())
-        seconds += 29.9
-        assert not found.is_overdue
-        seconds += 0.2
-        assert found.is_overdue
-
-    on_bench(scenario)
-
-
-def test_a_job_whose_claim_failed_goes_to_another_waiting_dequeue(on_bench):
-    async def scenario(bench):
-        first, second = await bench.parked(wait=3600), await bench.parked(wait=3600, name="b")
-        commits = FailingCommits.of(bench.backend)
-        commits.plan = iter([True, False, True])  # of all together, of the enqueue, of the claim
-        await bench.broker.enqueue("q", [job(b"new")])
-        with pytest.raises(UnknownError):
-            await first
-        assert bodies(await second) == [b"new"]
-        assert commits.failed == 2
-
-    on_bench(scenario)
-
-
-def test_no_queue_is_assumed_empty_after_a_failed_claim(on_bench):
-    async def scenario(bench):
-        assert not (await bench.broker.dequeue(bench.order(wait=0), Caller())).jobs
-        commits = FailingCommits.of(bench.backend)
-        commits.plan = iter([True, False, True])
-        waiting = await bench.parked()
-        await bench.broker.enqueue("q", [job(b"new")])
-        with pytest.raises(UnknownError):
-            await waiting
-        assert bodies(await bench.broker.dequeue(bench.order(wait=0), Caller())) == [b"new"]
-
-    on_bench(scenario)
-
-
-def test_what_nobody_got_is_given_back_when_the_store_works_again(on_bench, monkeypatch):
-    monkeypatch.setattr("pinlater.server.retry_until_done.PAUSE_SECONDS", 0.01)
-
-    async def scenario(bench):
-        [name] = await bench.broker.enqueue("q", [job()])
-        handed_out = await bench.broker.dequeue(bench.order(), Caller())
-        commits = FailingCommits.of(bench.backend)
-        commits.plan = iter([True] * 3)
-        await bench.broker.give_back(handed_out)
-        waiting = asyncio.create_task(bench.broker.dequeue(bench.order(wait=3600, name="b"), Caller()))
-        [again] = (await waiting).jobs["q"]
-        assert (again.descriptor, again.attempts_remaining) == (name, 2)
-        assert commits.failed == 3
 
     on_bench(scenario)

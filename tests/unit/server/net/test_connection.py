@@ -7,114 +7,18 @@ import pytest
 
 from pinlater.protocol import messages as wire
 from pinlater.protocol.codec import MANY_ELEMENTS, Codec
-from pinlater.protocol.stopping import STOPPING_FRAME
 from pinlater.server.api.calls import CallReply
 from pinlater.server.api.offload import offload
 from pinlater.server.broker.parking import ParkedCall
 from pinlater.server.config.settings import Settings
-from pinlater.server.metrics import Metrics
-from pinlater.server.net.connection import LARGE_FRAME_BYTES, ClientConnection
+from pinlater.server.net.connection import LARGE_FRAME_BYTES
 from pinlater.server.net.memory_budget import CallBudget
-from pinlater.server.net.thrift_server import ThriftServer
 from tests.support.waiting import until
+from tests.unit.server.net.connection_bench import Calls, Network, enqueue_call, settled
 
 
 def call_of(method, request):
     return Codec().encode_call(method, 1, wire.arguments_of(method)(wire.RequestContext("me"), request))
-
-
-def enqueue_call(jobs, body=b"", **context):
-    request = wire.PinLaterEnqueueRequest("q", [wire.PinLaterJob(body)] * jobs)
-    arguments = wire.arguments_of("enqueueJobs")(wire.RequestContext("me", **context), request)
-    return Codec().encode_call("enqueueJobs", 1, arguments)
-
-
-class Network(asyncio.Transport):
-    """The loop's side of a connection, and what the peer would read."""
-
-    def __init__(self):
-        super().__init__()
-        self.sent = []
-        self.unread = 0
-        self.limit = 65536
-        self.is_aborted = self.is_closed = False
-
-    def write(self, data):
-        self.sent.append(data)
-
-    def is_closing(self):
-        return self.is_aborted or self.is_closed
-
-    def get_write_buffer_size(self):
-        return self.unread
-
-    def set_write_buffer_limits(self, high):
-        self.limit = high
-
-    def close(self):
-        self.is_closed = True
-
-    def pause_reading(self):
-        pass
-
-    def resume_reading(self):
-        pass
-
-    def abort(self):
-        self.is_aborted = True
-
-
-class Calls:
-    """A service that answers at once, or when it is told to."""
-
-    def __init__(self):
-        self.begun = 0
-        self.answer = CallReply(None)
-        self.turns = []
-        self.go_on = asyncio.Event()
-        self.go_on.set()
-        self._turn = 0
-        self._neighbour = asyncio.create_task(self._count_turns())
-
-    async def _count_turns(self):
-        while True:
-            self._turn += 1
-            await asyncio.sleep(0)
-
-    async def call(self, *_):
-        self.begun += 1
-        self.turns.append(self._turn)
-        await self.go_on.wait()
-        return self.answer
-
-
-@pytest.fixture
-def run():
-    """Run a coroutine function with a service and a maker of connections to it."""
-
-    def run(act, **settings):
-        async def main():
-            calls = Calls()
-            owner = ThriftServer(calls, Settings(**settings), Metrics())
-
-            def connect():
-                connection = ClientConnection(owner)
-                connection.connection_made(Network())
-                return connection
-
-            async with asyncio.timeout(60):
-                await act(calls, connect)
-
-        asyncio.run(main())
-
-    return run
-
-
-async def settled(calls, count):
-    """Wait until so many calls have begun, and what could begin as well has."""
-    await until(lambda: calls.begun >= count)
-    await asyncio.to_thread(int)
-    await asyncio.sleep(0.05)
 
 
 def slow_reader(connect):
@@ -326,111 +230,3 @@ def test_much_is_done_in_a_thread_and_little_at_once():
     here = threading.get_ident()
     assert asyncio.run(where(MANY_ELEMENTS)) == here
     assert asyncio.run(where(MANY_ELEMENTS + 1)) != here
-
-
-# When the server stops
-
-
-@pytest.fixture
-def leave(run):
-    """Run a coroutine function with a service, a connection, its network, and a function that lets the server stop."""
-
-    def leave(act):
-        async def both(calls, connect):
-            connection, network = connect(), Network()
-            connection.connection_made(network)
-
-            def stop():
-                connection._owner.is_draining = True
-                connection.close_when_answered()
-
-            await act(calls, connection, network, stop)
-
-        run(both)
-
-    return leave
-
-
-def test_a_client_that_wants_to_know_is_told_which_calls_are_not_carried_out(leave):
-    async def act(calls, connection, network, stop):
-        connection.data_received(enqueue_call(1, hearsStopping=True))
-        await settled(calls, 1)
-        stop()
-        assert network.sent[-1] == STOPPING_FRAME
-        connection.data_received(enqueue_call(1, hearsStopping=True))
-        await until(lambda: network.is_closed)
-        assert calls.begun == 1
-        assert len(network.sent) == 2
-
-    leave(act)
-
-
-def test_calls_that_have_come_are_answered_first(leave):
-    async def act(calls, connection, network, stop):
-        calls.go_on.clear()
-        connection.data_received(enqueue_call(1, hearsStopping=True) * 3)
-        await settled(calls, 1)
-        stop()
-        assert network.sent == []
-        calls.go_on.set()
-        await settled(calls, 3)
-        assert [sent == STOPPING_FRAME for sent in network.sent] == [False, False, False, True]
-
-    leave(act)
-
-
-def test_any_other_client_is_sent_nothing_that_it_does_not_know(leave):
-    async def act(calls, connection, network, stop):
-        connection.data_received(enqueue_call(1))
-        await settled(calls, 1)
-        stop()
-        assert network.is_closed
-        assert len(network.sent) == 1
-
-    leave(act)
-
-
-def test_the_first_call_of_one_that_has_just_connected_is_answered(leave):
-    async def act(calls, connection, network, stop):
-        stop()
-        assert not network.is_closed
-        connection.data_received(enqueue_call(1, hearsStopping=True))
-        await settled(calls, 1)
-        assert network.sent[1:] == [STOPPING_FRAME]
-
-    leave(act)
-
-
-def test_one_that_has_just_connected_and_does_not_call_is_let_go(leave):
-    async def act(calls, connection, network, stop):
-        stop()
-        await until(lambda: network.is_closed)
-        assert (calls.begun, network.sent) == (0, [])
-
-    leave(act)
-
-
-def test_what_is_accepted_last_does_not_stay(run):
-    async def act(_, connect):
-        owner = connect()._owner
-        owner.is_draining = True
-        late, network = ClientConnection(owner), Network()
-        late.connection_made(network)
-        await until(lambda: network.is_closed)
-
-    run(act)
-
-
-@pytest.mark.parametrize("how", ["eof", "reset", "closed by the server", "while the server stops", "no report"])
-def test_a_connection_of_a_worker_ends(run, how):
-    async def act(_, connect):
-        lost, connection = [], connect()
-        connection._owner.on_worker_lost = lost.append
-        connection._caller.report = None if how == "no report" else "its report"
-        connection._owner.is_draining = how == "while the server stops"
-        if how != "closed by the server":
-            connection.eof_received()
-        connection.connection_lost(OSError() if how == "reset" else None)
-        assert lost == (["its report"] if how in {"eof", "reset"} else [])
-
-    run(act)

@@ -16,12 +16,7 @@ from pinlater.errors import (
     UnknownError,
 )
 from pinlater.jobs.body_codec import encode_body
-from pinlater.model.body_metadata import (
-    PERIODIC_SPARE_ATTEMPTS,
-    BodyMetadata,
-    Recurrence,
-    read_metadata,
-)
+from pinlater.model.body_metadata import PERIODIC_SPARE_ATTEMPTS, BodyMetadata, Recurrence, read_metadata
 from pinlater.protocol.messages import (
     PinLaterDequeueResponse,
     PinLaterEnqueueResponse,

@@ -27,15 +27,7 @@ from pinlater.worker.running.tick import reset_body
 from pinlater.worker.session.outcome import Failure, Interruption
 from tests.support.savers import InBody
 from tests.unit.worker.fakes import batch_of, new_row
-from tests.unit.worker.ticking_jobs import (
-    EVERY_MINUTE,
-    MINUTE_MS,
-    TICK_MS,
-    Plain,
-    Tidy,
-    periodic_body,
-    seen,
-)
+from tests.unit.worker.ticking_jobs import EVERY_MINUTE, MINUTE_MS, TICK_MS, Plain, Tidy, periodic_body, seen
 
 
 @pytest.fixture(autouse=True)
