@@ -58,13 +58,9 @@ class DeadRun:
             report = self._crashed()
         else:
             report = self._perhaps_crashed(suspects)
-        log.log(
-            logging.WARNING if report.ending == CANCELLED else logging.ERROR,
-            "%s: %s",
-            report.descriptor,
-            report.status.strip(),
-        )
-        return self._undoing_first(report) if report.is_final else report
+        level = logging.WARNING if report.ending == CANCELLED else logging.ERROR
+        log.log(level, "%s: %s", report.descriptor, report.status.strip())
+        return report if report.is_retried else self._undoing_first(report)
 
     @cached_property
     def _stored(self) -> tuple[str, bytes]:
@@ -81,7 +77,7 @@ class DeadRun:
         """Return the last failure of a job that was asked to stop, and ran until its process died."""
         how = "cancelled, and did not stop in time" if self._info.is_timeout else "cancelled"
         status = f"[{self._where}] {how}: {self._evidence}\n"
-        return self._report(status, is_final=True, ending=CANCELLED)._replace(delay_ms=0)
+        return self._report(status, is_last=True, ending=CANCELLED)._replace(delay_ms=0)
 
     def _overdue(self) -> FailureReport:
         """Return the failure of a job killed for a time limit; it counts like a soft time-out, not as a crash."""
@@ -96,7 +92,7 @@ class DeadRun:
         status = crash_mark(self._where, crashes, self._evidence, is_given_up=is_given_up)
         if not is_repeated and len(before) + len(status) > MAX_STATUS_CHARACTERS:
             self._client.prepend_status((self._job.descriptor, self._claim), status)
-        return self._report(status, is_final=is_given_up, ending="poison" if is_given_up else "crashed")
+        return self._report(status, is_last=is_given_up, ending="poison" if is_given_up else "crashed")
 
     def _perhaps_crashed(self, suspects: int) -> FailureReport:
         """Return the failure of one of several jobs that ran when the process died; nobody knows which one caused it.
@@ -105,10 +101,9 @@ class DeadRun:
         """
         return self._report(f"[{self._where}] crash of one of {suspects} jobs that ran: {self._evidence}\n")
 
-    def _report(self, status: str, *, is_final: bool = False, ending: str = "crashed") -> FailureReport:
-        job = self._job
-        is_final = is_final or self._is_too_late
-        return FailureReport(job.descriptor, self._claim, status, job.delay_ms, is_final, job.kind, ending)
+    def _report(self, status: str, *, is_last: bool = False, ending: str = "crashed") -> FailureReport:
+        job, is_last = self._job, is_last or self._is_too_late
+        return FailureReport(job.descriptor, self._claim, status, job.delay_ms, is_last, job.kind, ending)
 
     def _undoing_first(self, report: FailureReport) -> FailureReport:
         """Let the job undo its sagas in another attempt, if it has any; otherwise return ``report`` as it is."""
@@ -119,4 +114,4 @@ class DeadRun:
         again = read_recurrence(body)
         spare = PERIODIC_SPARE_ATTEMPTS if again is not None and again.schedule else 0
         self._client.replace_body((report.descriptor, report.claim), new_body, 1 + UNDO_ATTEMPTS + spare)
-        return report._replace(is_final=False, delay_ms=0)
+        return report.retried_at_once()

@@ -42,9 +42,18 @@ class FailureReport(NamedTuple):
         return (*told, None, (self.is_final and self.ending == CANCELLED) or None, self.job)
 
     @property
+    def is_retried(self) -> bool:
+        """Whether there is a next attempt."""
+        return not self.is_final
+
+    @property
     def retry_due_ms(self) -> int:
         """When the job is due again if it is reported now, in monotonic milliseconds; 0: never."""
-        return 0 if self.is_final else due_ms_after(self.delay_ms)
+        return due_ms_after(self.delay_ms) if self.is_retried else 0
+
+    def retried_at_once(self) -> FailureReport:
+        """Return the same failure, with a next attempt that is due at once."""
+        return self._replace(is_final=False, delay_ms=0)
 
 
 def recorded_failure(batch: HeldBatch, job: HeldJob) -> FailureReport | None:

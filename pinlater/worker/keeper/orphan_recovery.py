@@ -106,7 +106,7 @@ class OrphanRecovery:
         refusals.raise_first()
         self._failed += dead
         self._interrupted += [job for _, job in innocent]
-        self._delays_ms += [report.delay_ms for report in failed if not report.is_final]
+        self._delays_ms += [report.delay_ms for report in failed if report.is_retried]
         self._jobs.update(failed=len(failed), succeeded=len(succeeded), released=len(released))
         self._returned.update(queue_of(job.descriptor) for _, job in unstarted)
 
@@ -127,7 +127,7 @@ class OrphanRecovery:
         for queue, jobs in self._returned.items():
             self._counters.count_event(queue, RETURNED, jobs)
         self._client.tell_runs(
-            (job.descriptor, RunStatistics(job.kind, failed=1, given_up=int(report.is_final)))
+            (job.descriptor, RunStatistics(job.kind, failed=1, given_up=int(not report.is_retried)))
             for job, report in self._failed
             if report.ending != CANCELLED
         )
