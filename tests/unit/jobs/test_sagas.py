@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -12,47 +11,14 @@ from pinlater import Constant, Discard, Job, JobInterrupted, SagaUndone, UndoFai
 from pinlater.errors import BodyInvalid
 from pinlater.jobs.job import RawJob
 from pinlater.model.body_metadata import read_metadata
-from pinlater.testing import FakeContext, LocalServer, killed_everywhere, run_inline
-
-done = []
-failures = {}
+from pinlater.testing import FakeContext, killed_everywhere, run_inline
+from tests.unit.jobs.bookings import book, book_async, cancel, cancel_async, done, failures, note, run, undone
 
 
 @pytest.fixture(autouse=True)
 def forget():
     done.clear()
     failures.clear()
-
-
-def note(what):
-    """Note what is done, or fail as often as the test says."""
-    if failures.get(what, 0) > 0:
-        failures[what] -= 1
-        raise OSError(f"no {what}")
-    done.append(what)
-    return f"ticket of {what}"
-
-
-def book(what):
-    return note(what)
-
-
-def cancel(ticket):
-    note(f"cancelled {ticket}")
-
-
-async def book_async(what):
-    await asyncio.sleep(0)
-    return note(what)
-
-
-async def cancel_async(ticket):
-    await asyncio.sleep(0)
-    note(f"cancelled {ticket}")
-
-
-def undone(*names):
-    return [f"cancelled ticket of {name}" for name in names]
 
 
 class Trip(Job, queue="trips", attempts=2, backoff=Constant(0)):
@@ -84,12 +50,6 @@ BACK = undone("seat of ticket of flight", "flight")
 @pytest.fixture(params=[Trip, AsyncTrip])
 def kind(request):
     return request.param
-
-
-def run(job):
-    with run_inline(type(job)) as client:
-        client.enqueue(job)
-    return client
 
 
 def endings(client):
@@ -344,79 +304,6 @@ def test_a_job_that_gave_up_calls_and_waits_for_nothing(waiting):
         client.enqueue(waiting())
     assert done == ["flight", "payment", *undone("flight")]
     assert isinstance(client.outcomes[-1].error, SagaUndone)
-
-
-# Limits of time
-
-
-class Limited(Job, queue="trips", attempts=9, give_up_after=3600, backoff=Constant(2000)):
-    def run(self, context):
-        with context.saga() as saga:
-            saga.step("book", book, "flight", undo=cancel)
-            saga.step("pay", book, "payment", undo=cancel)
-
-
-@pytest.mark.parametrize("seconds", [2100, 4000], ids=["too late to try again", "handed out too late"])
-def test_a_job_whose_time_is_over_undoes_its_sagas(tmp_path, seconds):
-    failures["payment"] = 99
-    with LocalServer(tmp_path) as server:
-        handle = server.client(Limited).enqueue(Limited())
-        server.run_worker(Limited)
-        server.advance(seconds)
-        server.run_worker(Limited)
-        assert done == ["flight", *undone("flight")]
-        assert handle.status().state.name == "FAILED"
-
-
-class Sleeps(Job, queue="trips", give_up_after=3600):
-    def run(self, context):
-        with context.saga() as saga:
-            saga.step("book", book, "flight", undo=cancel)
-            context.sleep_for(86_400, name="a day")
-
-
-def test_what_would_sleep_for_too_long_is_undone_because_its_time_is_over():
-    client = run(Sleeps())
-    assert done == ["flight", *undone("flight")]
-    assert "its give_up_after of 3600 s is over" in str(client.outcomes[-1].error)
-
-
-class Broken(Job, queue="trips", attempts=1):
-    note: Any = ""
-
-    def run(self, context):
-        with context.saga() as saga:
-            saga.step("book", book, "flight", undo=self.refuse)
-            note("payment")
-
-    def refuse(self, ticket):
-        self.note = object()
-        raise JobInterrupted
-
-
-def test_what_is_left_undone_is_said_once_if_the_job_cannot_even_be_stored():
-    failures["payment"] = 1
-    client = run(Broken())
-    assert client.outcomes[-1].status.count("not undone, and left so") == 1
-
-
-class Ticks(Job, every=60, attempts=2, backoff=Constant(0)):
-    def run(self, context):
-        with context.saga() as saga:
-            saga.step("book", book, "flight", undo=cancel)
-            saga.step("pay", book, "payment", undo=cancel)
-
-
-def test_a_periodic_job_undoes_and_goes_on_with_its_next_tick(tmp_path):
-    failures["payment"] = 2
-    with LocalServer(tmp_path) as server:
-        server.run_worker(Ticks)
-        server.advance(60)
-        server.run_worker(Ticks)
-        assert done == ["flight", *undone("flight")]
-        server.advance(60)
-        server.run_worker(Ticks)
-        assert done[2:] == ["flight", "payment"]
 
 
 # In tests of users, and mistakes
