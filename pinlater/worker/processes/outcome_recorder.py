@@ -12,7 +12,7 @@ from pinlater.worker.claim_table.snapshot import SUCCEEDED
 from pinlater.worker.processes.periodic_scheduler import PeriodicScheduler
 from pinlater.worker.session.ack_buffer import AckBuffer
 from pinlater.worker.session.batch import DequeuedBatch
-from pinlater.worker.session.outcome import Failure, LostClaim, Outcome, ReleasedUnknown, Result
+from pinlater.worker.session.outcome import Failure, Interruption, LostClaim, Outcome, ReleasedUnknown, Result
 from pinlater.worker.session.run_reporter import RunReporter
 from pinlater.worker.session.server_clock import ServerClock
 
@@ -59,17 +59,24 @@ class OutcomeRecorder:
 
     def record(self, batch: DequeuedBatch, position: int, outcome: Outcome | None, nanoseconds: int) -> None:
         """Record the outcome of a job that ran for so long."""
-        queue, kind = batch.queues[position], batch.area.kinds[position]
         if nanoseconds >= _LONG_RUN_NS:
             batch.keep_run_time(position, nanoseconds // 1_000_000)
-        if outcome is None or isinstance(outcome, Result):
-            self._counters.count_success(queue, kind, nanoseconds)
-            if outcome is None:
-                batch.area.states[position] = SUCCEEDED
-            else:
-                batch.keep_result(position, outcome.result)
-            self._ack_buffer.succeeded(queue, (batch, position))
+        if outcome is not None and not isinstance(outcome, Result):
+            self._record_unfinished(batch, position, outcome, nanoseconds)
             return
+        queue = batch.queues[position]
+        self._counters.count_success(queue, batch.area.kinds[position], nanoseconds)
+        if outcome is None:
+            batch.area.states[position] = SUCCEEDED
+        else:
+            batch.keep_result(position, outcome.result)
+        self._ack_buffer.succeeded(queue, (batch, position))
+
+    def _record_unfinished(
+        self, batch: DequeuedBatch, position: int, outcome: Failure | Interruption | LostClaim, nanoseconds: int
+    ) -> None:
+        """Record the outcome of a job that has not succeeded."""
+        queue, kind = batch.queues[position], batch.area.kinds[position]
         self.check_descriptors()
         if isinstance(outcome, ReleasedUnknown):
             self._counters.count_ending_of(queue, self._unknown_name(outcome.name), outcome.ending, nanoseconds)
