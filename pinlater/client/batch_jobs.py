@@ -16,7 +16,7 @@ from pinlater.model.messages import Parent
 from pinlater.protocol.messages import PinLaterJob
 
 
-class Part(NamedTuple):
+class BatchPart(NamedTuple):
     """Jobs of a batch that are enqueued by one call, to one queue."""
 
     queue: str
@@ -66,11 +66,11 @@ def queue_of_batch(queue: str | None, following: Iterable[Job | None], jobs: Seq
     raise ValueError("a batch of raw jobs needs a queue whose workers have job classes: batch(jobs, batch_queue=…)")
 
 
-def parts(jobs: Sequence[Job], parent: str, encoder: JobEncoder, most: int) -> Iterator[Part]:
+def parts(jobs: Sequence[Job], parent: str, encoder: JobEncoder, most: int) -> Iterator[BatchPart]:
     """Yield the jobs of a batch in calls of up to ``most`` jobs, queue by queue."""
     for start in range(0, len(jobs), most):
         by_queue: dict[str, list[PinLaterJob]] = {}
         for position, job in enumerate(jobs[start : start + most], start):
             struct = encoder.struct(job, Parent(parent, MESSAGE_NAME, position))
             by_queue.setdefault(encoder.queue_of(job), []).append(struct)
-        yield from (Part(queue, some) for queue, structs in by_queue.items() for some in split_by_bytes(structs))
+        yield from (BatchPart(queue, some) for queue, structs in by_queue.items() for some in split_by_bytes(structs))

@@ -87,7 +87,7 @@ class _Key(NamedTuple):
     is_open: bool = False
 
 
-class _Known(NamedTuple):
+class _KnownCounts(NamedTuple):
     counted: float
     good_until: float
     counts: StateCounts
@@ -115,7 +115,7 @@ class CountCache:
         self._clock = clock
         self._signs = signs
         self._turn = asyncio.Lock()
-        self._known: OrderedDict[_Key, _Known] = OrderedDict()
+        self._known: OrderedDict[_Key, _KnownCounts] = OrderedDict()
         self._counting: set[asyncio.Task[None]] = set()
         self._rests_until = 0.0  # after counting many queues
 
@@ -207,7 +207,7 @@ class CountCache:
         except QueueNotFound:
             self.forget(key.queue)
             return False
-        self._known[key] = _Known(now, math.inf, counts, signs)  # ``_count_all`` sets when it ages
+        self._known[key] = _KnownCounts(now, math.inf, counts, signs)  # ``_count_all`` sets when it ages
         self._known.move_to_end(key)
         if len(self._known) > _MOST_KEPT:
             self._known.popitem(last=False)
