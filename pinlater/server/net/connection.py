@@ -74,8 +74,8 @@ class ClientConnection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None  # the event loop has only a weak reference
         self._is_serving = False
         self._enqueue_head = EnqueueHead()
-        # Sent: a future while the client has not read its replies; whether it will have read all of them
-        self._writable: asyncio.Future[bool] | None = None
+        # Sent: while the client does not read its replies, a future, whose result says whether it has read all
+        self._blocked: asyncio.Future[bool] | None = None
         self._unread_bytes = 0
         self._flushes_every_write = False
         self._wants_stopping_notice: bool | None = None  # unknown before its first call
@@ -103,7 +103,7 @@ class ClientConnection(asyncio.Protocol):
             unfinished = self._task if self._is_serving else None
             self._owner.forget(self, self._peer, report, unfinished, self._pending_bytes)
         self._caller.disconnect()
-        self._release_writer(is_all_sent=False)
+        self._unblock(is_all_sent=False)
 
     def data_received(self, data: bytes) -> None:
         if self._has_sent_stopping:
@@ -158,10 +158,13 @@ class ClientConnection(asyncio.Protocol):
 
     def _update_reading(self) -> None:
         """Pause reading while too many calls are pipelined, replies are unread, or the budget is used up."""
-        is_paused = self._waits_for_memory or self._writable is not None or len(self._frames) >= MAX_FRAMES_AHEAD
-        # While the server stops, clients that get the stopping notice are not read; later data is dropped.
-        is_paused = is_paused or (self._owner.is_draining and self._wants_stopping_notice is True)
-        is_paused &= not self._has_sent_stopping
+        is_paused = not self._has_sent_stopping and (
+            self._waits_for_memory
+            or self._blocked is not None
+            or len(self._frames) >= MAX_FRAMES_AHEAD
+            # While the server stops, clients that get the stopping notice are not read; later data is dropped.
+            or (self._owner.is_draining and self._wants_stopping_notice is True)
+        )
         if is_paused == self._is_paused or self._peer_sent_eof or self._transport.is_closing():
             return
         self._is_paused = is_paused
@@ -173,31 +176,31 @@ class ClientConnection(asyncio.Protocol):
             self._active_at = self._frame_began_at = self._loop.time()
 
     def pause_writing(self) -> None:
-        self._writable = self._loop.create_future()
+        self._blocked = self._loop.create_future()
         self._active_at = self._loop.time()
         self._unread_bytes = self._transport.get_write_buffer_size()
         self._update_reading()
 
     def resume_writing(self) -> None:
         self._owner.answer_budget.release(self)
-        self._release_writer(is_all_sent=True)
+        self._unblock(is_all_sent=True)
         self._update_reading()
 
-    def _release_writer(self, *, is_all_sent: bool) -> None:
-        if self._writable is not None:
-            if not self._writable.done():
-                self._writable.set_result(is_all_sent)
-            self._writable = None
+    def _unblock(self, *, is_all_sent: bool) -> None:
+        if self._blocked is not None:
+            if not self._blocked.done():
+                self._blocked.set_result(is_all_sent)
+            self._blocked = None
 
     # Called by the server
 
     def check_progress(self, now: float) -> None:
         """Close the connection if it is idle, or if a call or a reply makes no progress."""
         settings = self._owner.settings
-        if self._writable is not None and not self._transport.is_closing():
+        if self._blocked is not None and not self._transport.is_closing():
             self._check_read_progress(now)
         silence = now - self._active_at
-        if self._writable is not None and silence > settings.partial_frame_timeout_seconds:
+        if self._blocked is not None and silence > settings.partial_frame_timeout_seconds:
             self.abort("the client does not read its replies")
         elif self._waits_for_memory:
             pass  # the server keeps the client waiting
@@ -266,8 +269,8 @@ class ClientConnection(asyncio.Protocol):
                 if self._is_budgeted:
                     self._update_budget()
                 turn_bytes += max(size, _BYTES_PER_TURN // 16)
-                if self._writable is not None:
-                    if not await self._writable:
+                if self._blocked is not None:
+                    if not await self._blocked:
                         await answer.take_back()
                 elif turn_bytes >= _BYTES_PER_TURN:
                     turn_bytes = 0
@@ -361,6 +364,6 @@ class ClientConnection(asyncio.Protocol):
             self._flushes_every_write = True
             self._transport.set_write_buffer_limits(0)  # asyncio now pauses writing until everything is sent
         self._transport.write(reply)
-        if self._writable is not None:
+        if self._blocked is not None:
             self._owner.answer_budget.record_unread(self, len(reply))
         return not self._transport.is_closing()  # writing to a client that has gone starts closing

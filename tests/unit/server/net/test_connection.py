@@ -75,7 +75,7 @@ def test_what_a_peer_has_not_been_sent_whole_is_undone(run):
             begun = calls.begun + 1
             connection.data_received(enqueue_call(1))  # which it may begin at once
             await settled(calls, begun)
-            assert connection._writable is not None
+            assert connection._blocked is not None
             if is_all_sent:
                 connection.resume_writing()
             connection.connection_lost(None)
