@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
+from typing import Any
 
 from pinlater.errors import QueueNotFound
 from pinlater.model.descriptor import JobDescriptor
@@ -125,15 +127,23 @@ async def children_to_cancel(
     found: list[JobDescriptor] = []
     for start in range(0, len(distant), PAGE_JOBS):
         page = pack(distant[start : start + PAGE_JOBS])
-        children = await scripts.run_for_shard("distant_children", "children", page, limit - len(found))
-        found += (_job(scripts.name, child) for child in children)
+        run = partial(scripts.run_for_shard, "distant_children", "children", page, limit - len(found))
+        found += await _found_by(run, scripts.name)
     for queue, some in by_queue.items():
         with suppress(QueueNotFound):
             for start in range(0, len(some), PAGE_JOBS):
                 page = pack_ids(some[start : start + PAGE_JOBS])
-                children = await scripts.run("open_children", queue, page, limit - len(found), *_LINKED)
-                found += (_job(scripts.name, child) for child in children)
+                run = partial(scripts.run, "open_children", queue, page, limit - len(found), *_LINKED)
+                found += await _found_by(run, scripts.name)
     return found
+
+
+async def _found_by(run: Callable[[], Awaitable[Any]], shard: str) -> list[JobDescriptor]:
+    """Return the children that a script finds, which looks at a few of many children at a time."""
+    is_unfinished = True
+    while is_unfinished:
+        children, is_unfinished = await run()
+    return [_job(shard, child) for child in children]
 
 
 def _job(shard: str, address: bytes) -> JobDescriptor:

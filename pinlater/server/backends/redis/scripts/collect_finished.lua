@@ -1,7 +1,7 @@
 -- SUCCEEDED or FAILED for longer than an age -> deleted, the oldest first.
 -- ARGV[2] "s" or "f": succeeded or failed; [3] minimum age in ms; [4] limit.
 -- Returns the number of jobs deleted.
--- parts: when_full records due_index forget_links failing_jobs failures
+-- parts: when_full records due_index any_links families forget_links failing_jobs failures
 local kind = ARGV[2]
 local by_finish = prefix .. string.upper(kind)
 local before = '(' .. string.format('%d', now - ARGV[3])
@@ -31,8 +31,11 @@ call_in_chunks('HDEL', prefix .. 'job_keys', members)
 if redis.call('EXISTS', prefix .. 'job_rates') == 1 then
   call_in_chunks('HDEL', prefix .. 'job_rates', members)
 end
-if redis.call('EXISTS', prefix .. 'links', prefix .. 'results') > 0 then
+if HAS_LINKS then
   forget_links(prefix, members)
+  forget_families(members)
+end
+if redis.call('EXISTS', prefix .. 'results') == 1 then
   call_in_chunks('HDEL', prefix .. 'results', members)
 end
 reindex_due(string.upper(kind))

@@ -2,7 +2,7 @@
 -- [4] most jobs that all calls with this key delete together, or empty: the first call deletes all; [5] state, [6]
 -- priority; [7]: MessagePack, a list of ids.
 -- Returns {number deleted now, number deleted by all calls with the key, ended sleeps: see links.lua}.
--- parts: when_full records features failures key_rates keys due_index changes successes inboxes links forget_links call_results
+-- parts: when_full records features failures key_rates keys due_index changes successes families inboxes links forget_links call_results
 local before, most = find_result(ARGV[2]), tonumber(ARGV[4])
 if before and not most then
   return {0, before}
@@ -36,7 +36,6 @@ if linked then
   for at = 1, ARGV[5] < SUCCEEDED and #deleted or 0 do
     linked.note_deleted(deleted[at], ARGV[6])
   end
-  forget_links(prefix, deleted)
 end
 if ARGV[5] == SUCCEEDED then
   call_in_chunks('HDEL', prefix .. 'results', deleted)
@@ -51,6 +50,11 @@ if keyed then
   call_in_chunks('HDEL', prefix .. 'job_keys', deleted)
   call_in_chunks('HDEL', prefix .. 'job_rates', deleted)
 end
-local woken = linked and linked.tell()
+local woken
+if linked then
+  woken = linked.tell()
+  forget_links(prefix, deleted)
+  forget_families(deleted)
+end
 store_result(ARGV[2], ARGV[3], before + #deleted)
 return {#deleted, before + #deleted, woken}

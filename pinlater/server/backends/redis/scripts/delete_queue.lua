@@ -1,18 +1,17 @@
 -- A queue with all its jobs -> none. Redis frees large keys in a background thread, so millions of jobs take no longer.
--- Descriptors of this generation find nothing in the next one. If there are links, these stay for drop_links, with the
--- statuses and the sets of finished jobs.
--- parts: when_full due_index
-local keys = {KEYS[1], JOBS, CLAIMS}
+-- Descriptors of this generation find nothing in the next one. If there are links or parents, these stay for drop_links,
+-- with the records and statuses of jobs.
+-- parts: when_full due_index any_links
+local keys = {KEYS[1], CLAIMS}
 local names = {
   'bodies', 'unique', 'keys', 'job_keys', 'turns', 'settings', 'bucket', 'lock', 'results', 'failing', 'failures',
-  'failed_last', 'key_rates', 'key_rate_looks', 'job_rates'
+  'failed_last', 'key_rates', 'key_rate_looks', 'job_rates', 'S', 'F'
 }
-if redis.call('EXISTS', prefix .. 'links') == 1 then
+if HAS_LINKS then
   redis.call('SADD', SHARD .. '}:leftovers', prefix)
 else
-  for _, name in ipairs({'status', 'S', 'F'}) do
-    names[#names + 1] = name
-  end
+  names[#names + 1] = 'jobs'
+  names[#names + 1] = 'status'
 end
 for _, name in ipairs(names) do
   keys[#keys + 1] = prefix .. name

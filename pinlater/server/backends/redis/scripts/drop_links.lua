@@ -3,30 +3,53 @@
 -- start; [4] number of links to read.
 -- Returns {cursor of the next page, "0" at the end; ended sleeps: see links.lua}.
 -- standalone
--- parts: clock chunks no_queue when_full records failures key_rates keys successes inboxes forget_links
-local dead, inboxes = ARGV[2], open_inboxes()
-local step = redis.call('HSCAN', dead .. 'links', ARGV[3], 'COUNT', ARGV[4])
-local members = {}
+-- parts: clock chunks no_queue when_full records failures key_rates keys successes families inboxes forget_links
+local dead, cursor, inboxes = ARGV[2], ARGV[3], open_inboxes()
+local FAMILIES = 'families' -- the cursor after all links
 
-local function has_ended(member)
-  return redis.call('ZSCORE', dead .. 'S', member) or redis.call('ZSCORE', dead .. 'F', member)
+local function drop_some()
+  local step = redis.call('HSCAN', dead .. 'links', cursor, 'COUNT', ARGV[4])
+  local members = {}
+  for at = 1, #step[2], 2 do
+    members[#members + 1] = step[2][at]
+  end
+  forget_links(dead, members)
+  return step[1] == '0' and FAMILIES or step[1]
 end
 
-for at = 1, #step[2], 2 do
-  local member = step[2][at]
-  members[#members + 1] = member
-  local parent = cmsgpack.unpack(step[2][at + 1]).p
-  if parent then
-    local address, position, name = string.match(parent, '^(%S+ %d+ %d+) (%d+) (.*)$')
-    leave_distant_parent(dead, member, parent) -- one on this shard takes its set of children along when it is deleted
-    if not has_ended(member) then -- otherwise the parent was told, and may have dropped the message
-      inboxes.deliver(address, {[name] = {position, DELETED, inboxes.end_of_status(dead, member)}})
+-- Deletes a family. Tells the parent of jobs that had not ended; of others it was told before, and may have dropped the
+-- messages.
+local function drop_family(family)
+  local members, messages = {}, {}
+  for id = family.first, family.last do
+    members[#members + 1] = member_of(id)
+  end
+  for at, line in ipairs(read_fields(dead .. 'jobs', members)) do
+    local state = string.sub(line or '', 1, 1)
+    if state == PENDING or state == IN_PROGRESS then
+      messages[#messages + 1] = position_in(family, family.first + at - 1)
+      messages[#messages + 1] = DELETED
+      messages[#messages + 1] = inboxes.end_of_status(dead, members[at])
     end
   end
+  local queue, last = string.match(dead, '^[^{]*{[^:]*:([^}]*)}'), string.format('%d', family.last)
+  inboxes.remove_children(family.address, {queue .. ' ' .. last})
+  if #messages > 0 then
+    inboxes.deliver(family.address, {[family.name] = messages})
+  end
+  redis.call('ZREMRANGEBYSCORE', dead .. 'families', last, last)
 end
-forget_links(dead, members)
-if step[1] == '0' then
-  redis.call('UNLINK', dead .. 'links', dead .. 'status', dead .. 'S', dead .. 'F')
-  redis.call('SREM', KEYS[1], dead)
+
+if cursor ~= FAMILIES then
+  cursor = drop_some()
+else
+  local first = redis.call('ZRANGE', dead .. 'families', 0, 0)[1]
+  if first then
+    drop_family(parse_family(first))
+  else
+    redis.call('UNLINK', dead .. 'links', dead .. 'jobs', dead .. 'status')
+    redis.call('SREM', KEYS[1], dead)
+    cursor = '0'
+  end
 end
-return {step[1], inboxes.woken}
+return {cursor, inboxes.woken}

@@ -8,7 +8,7 @@
 -- links" for both.
 -- Returns the id before the first new one, then for each duplicate of an existing job: its index in the call, and the
 -- priority and member of the existing job.
--- parts: records new_features failures key_rates keys unique_keys successes inboxes parents call_results
+-- parts: records new_features failures key_rates keys unique_keys successes families inboxes parents call_results
 local known = find_result(ARGV[2])
 if known then
   return known
@@ -110,9 +110,6 @@ for alike, priority, run_after, allowed in string.gmatch(ARGV[5], '(%d+) (%d+) (
       is_new, due = settle(number, member, body, priority, run_after, allowed)
     end
     if is_new then
-      if families then
-        families.add(number, priority, member)
-      end
       due = due or due_of_run
       if due ~= known_due or #body ~= known_bytes then  -- in a batch, most records are the same
         known_due, known_bytes = due, #body
@@ -128,12 +125,14 @@ for alike, priority, run_after, allowed in string.gmatch(ARGV[5], '(%d+) (%d+) (
       records[at + 1], records[at + 2] = member, line
       bodies[at + 1], bodies[at + 2] = member, body
       at = at + 2
+    elseif families then
+      families.skip(number)
     end
   end
 end
 store()
 if families then
-  families.store()
+  families.store(first)
 end
 if keyed then
   keyed.turn()

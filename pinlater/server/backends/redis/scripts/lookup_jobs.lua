@@ -1,7 +1,7 @@
 -- Reads jobs. ARGV[2]: MessagePack, a list of ids; [3] most bytes of each body, 0: no bodies; [4] "1": with results.
 -- Returns {records, statuses, unique keys, shared keys, links, failure groups, results, bodies}, in the order of the
 -- ids; false for what does not exist or was not requested.
--- parts: records shared_keys
+-- parts: records shared_keys any_links families read_links
 local members, bodies = {}, false
 for at, id in ipairs(cmsgpack.unpack(ARGV[2])) do
   members[at] = member_of(id)
@@ -14,7 +14,7 @@ if tonumber(ARGV[3]) > 0 then
 end
 return {
   read_fields(JOBS, members), read_fields(prefix .. 'status', members), read_fields(prefix .. 'keys', members),
-  read_shared_keys(members), read_fields(prefix .. 'links', members),
+  read_shared_keys(members), read_links(members),
   read_fields(prefix .. 'failing', members),
   ARGV[4] == '1' and read_fields(prefix .. 'results', members), bodies
 }

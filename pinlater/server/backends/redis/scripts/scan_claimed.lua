@@ -2,7 +2,7 @@
 -- priority.
 -- Returns {now, members, records, statuses, unique keys, shared keys, links, failure groups, cursor of the next page or
 -- "0" at the end}.
--- parts: records shared_keys
+-- parts: records shared_keys any_links families read_links
 local step = redis.call('ZSCAN', CLAIMS, ARGV[2], 'COUNT', ARGV[3])
 local all_members, members, lines = {}, {}, {}
 for at = 1, #step[2], 2 do
@@ -16,6 +16,6 @@ for at, line in ipairs(read_fields(JOBS, all_members)) do
 end
 return {
   NOW, members, lines, read_fields(prefix .. 'status', members), read_fields(prefix .. 'keys', members),
-  read_shared_keys(members), read_fields(prefix .. 'links', members),
+  read_shared_keys(members), read_links(members),
   read_fields(prefix .. 'failing', members), step[1]
 }

@@ -4,7 +4,7 @@
 -- of the previous page, empty at the start; [7] limit; [8] "oldest": earliest run_after first.
 -- Returns {now, members, records, statuses, unique keys, shared keys, links, failure groups}; fewer jobs than the limit
 -- mean the end.
--- parts: shared_keys
+-- parts: shared_keys any_links families read_links
 local key, is_oldest = prefix .. ARGV[2] .. ARGV[3], ARGV[8] == 'oldest'
 local low, high = '-inf', '+inf'
 if ARGV[4] == 'due' then
@@ -58,5 +58,5 @@ end
 return {
   NOW, members, read_fields(JOBS, members), read_fields(prefix .. 'status', members),
   read_fields(prefix .. 'keys', members), read_shared_keys(members),
-  read_fields(prefix .. 'links', members), read_fields(prefix .. 'failing', members)
+  read_links(members), read_fields(prefix .. 'failing', members)
 }

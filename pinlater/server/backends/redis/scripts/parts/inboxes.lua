@@ -7,10 +7,11 @@
 --     "s" name             how many have ever arrived in "successes:"
 --   "successes:" and its member: messages of children that succeeded, see successes.lua. They have no "i" and no "m",
 --     since a child that has succeeded does not end again
---   "children:" and its member, a set of the addresses of its children that run or wait and are not asked to stop, and
---     of cancelled ones that may have children to cancel
--- The address of a job is its queue, priority and id, separated by blanks. For a job on another shard, it begins with
--- the name of that shard and a colon. For such jobs, this shard has these keys:
+--   "children:" and its member, a set of the addresses of its families with children that have not finished, and of
+--     cancelled children that may have children to cancel
+-- The address of a job is its queue, priority and id, separated by blanks; that of a family is its queue and last id, see
+-- families.lua. For a job on another shard, it begins with the name of that shard and a colon. For such jobs, this shard
+-- has these keys:
 --   "children:" and the address, a set as above
 --   "outgoing:" and the name of the other shard, a stream of the messages for all its jobs, until it has received them
 --   the same with ":returned", the id of the newest of these messages that was returned to a server for delivery
@@ -24,13 +25,18 @@ if HAS_LINKS then
     local TOLD_CHARACTERS = 4000
     local SHARD, QUEUE = string.match(KEYS[1], '^([^{]*{[^:}]*)'), string.match(KEYS[1], ':([^:]*)}$')
 
+    -- Returns the prefix of all keys of a queue, false if there is no such queue.
+    local function prefix_of_queue(queue)
+      local tag = SHARD .. ':' .. queue .. '}'
+      local generation = redis.call('GET', tag)
+      return generation and tag .. ':' .. generation .. ':'
+    end
+
     -- Returns the prefix of all keys of a job's queue, false if there is no such queue; then the job's member, priority
     -- and queue.
     local function find(address)
       local queue, priority, id = string.match(address, '^(%S+) (%d+) (%d+)$')
-      local tag = SHARD .. ':' .. queue .. '}'
-      local generation = redis.call('GET', tag)
-      return generation and tag .. ':' .. generation .. ':', member_of(id), priority, queue
+      return prefix_of_queue(queue), member_of(id), priority, queue
     end
 
     -- Returns the record and state of a job if it has not finished, otherwise nothing.
@@ -285,27 +291,33 @@ if HAS_LINKS then
       return head .. string.sub(member, 2)
     end
 
-    -- Returns the address in a parent as links.lua stores it, and the index of what follows. Most jobs of a script have
-    -- the same parent, so this compares it with that of the job before, and parses it only if it is another one.
-    local known_address, known_head = '', ' '
-    function inboxes.address_in(parent)
-      if string.find(parent, known_head, 1, true) ~= 1 then
-        known_address = string.match(parent, '^%S+ %d+ %d+')
-        known_head = known_address .. ' '
-      end
-      return known_address, #known_head + 1
+    -- Returns the address of a family of this queue.
+    function inboxes.address_of_family(family)
+      return string.format('%s %d', QUEUE, family.last)
     end
 
-    -- Adds children to the set of a job, unless the job is on this shard and has finished or does not exist.
+    -- Adds addresses to the set of a job's children, unless the job is on this shard and has finished or does not exist.
     function inboxes.add_children(address, children)
       if inboxes.is_distant(address) then
         call_in_chunks('SADD', SHARD .. '}:children:' .. address, children)
         return
       end
       local at, member, priority = find(address)
-      if open_line(at, member, priority) then
+      if #children > 0 and open_line(at, member, priority) then
         call_in_chunks('SADD', at .. 'children:' .. member, children)
         note_own_keys(at, member, inboxes.read_link(at, member))
+      end
+    end
+
+    -- Adds cancelled children to the set of a job, which has or had children there and may have been cancelled itself.
+    function inboxes.list_children(address, children)
+      if inboxes.is_distant(address) then
+        inboxes.add_children(address, children)
+      elseif #children > 0 then
+        local at, member = find(address)
+        if at and redis.call('HEXISTS', at .. 'jobs', member) == 1 then
+          call_in_chunks('SADD', at .. 'children:' .. member, children)
+        end
       end
     end
 
@@ -327,22 +339,61 @@ if HAS_LINKS then
       return link and link.c and link.l
     end
 
-    -- Adds to "found" up to "left" of the children in the set "key" that have to be cancelled. Removes others from the
-    -- set: their queue was deleted, or servers of earlier versions have ended them.
+    -- Returns the addresses of those jobs of a family that run or wait and are not asked to stop, and its size.
+    local function open_relatives(queue, last)
+      local at = prefix_of_queue(queue)
+      local stored = at and redis.call('ZRANGEBYSCORE', at .. 'families', last, last)[1]
+      if not stored then
+        return {}, 1
+      end
+      local family, members, found = parse_family(stored), {}, {}
+      for id = family.first, family.last do
+        members[#members + 1] = member_of(id)
+      end
+      local lines = read_fields(at .. 'jobs', members)
+      for place, packed in ipairs(read_fields(at .. 'links', members)) do
+        local state, priority = string.match(lines[place] or '', '^(%d) (%d+)')
+        if (state == PENDING or state == IN_PROGRESS) and not (packed and cmsgpack.unpack(packed).c) then
+          found[#found + 1] = queue .. ' ' .. priority .. ' ' .. string.sub(members[place], 2)
+        end
+      end
+      return found, #members
+    end
+
+    -- Returns the addresses of the children to cancel for which an entry of a set of children stands, and how many jobs
+    -- that took to look at.
+    local function children_to_cancel(entry)
+      local queue, last = string.match(entry, '^(%S+) (%d+)$')
+      if queue then
+        return open_relatives(queue, last)
+      end
+      return (inboxes.is_open(entry) or is_listed(entry)) and {entry} or {}, 1
+    end
+
+    -- Adds to "found" up to "left" of the children in the set "key" that have to be cancelled. Removes entries from the
+    -- set that have none: their queue was deleted, or the children are asked to stop already. Returns whether it has
+    -- found none but is to be called again, since it looks at a limited number of jobs in vain.
     function inboxes.find_children(key, found, left)
-      local before = #found
-      local some, gone
-      repeat -- until some are found, or there are none
-        some, gone = left > 0 and redis.call('SRANDMEMBER', key, left) or {}, {}
-        for _, child in ipairs(some) do
-          if inboxes.is_open(child) or is_listed(child) then
-            found[#found + 1] = child
-          else
-            gone[#gone + 1] = child
+      local MOST_IN_VAIN = 2000
+      local before, in_vain, gone = #found, 0, nil
+      repeat
+        gone = {}
+        for _, entry in ipairs(left > 0 and redis.call('SRANDMEMBER', key, left) or {}) do
+          local children, size = children_to_cancel(entry)
+          in_vain = in_vain + size - #children
+          for place = 1, math.min(#children, before + left - #found) do
+            found[#found + 1] = children[place]
+          end
+          if #children == 0 then
+            gone[#gone + 1] = entry
+          end
+          if #found == before + left or in_vain >= MOST_IN_VAIN then
+            break
           end
         end
         call_in_chunks('SREM', key, gone)
-      until #found > before or #gone == 0
+      until #found > before or #gone == 0 or in_vain >= MOST_IN_VAIN
+      return #found == before and #gone > 0
     end
     return inboxes
   end

@@ -1,10 +1,9 @@
--- What ties jobs of this queue to others. The hash "links" maps a member to a MessagePack map, until the job is
--- deleted:
---   p  its parent, if it has one: address, position and name of the message to it, separated by blanks
+-- What ties jobs of this queue to others. Their parents are stored as families.lua says. The hash "links" maps a member
+-- to a MessagePack map, until the job is deleted:
 --   w  its waits: a list of {message name, how many}; they count while the job is PENDING, and whatever makes the job
 --      PENDING again clears them, so that a claim need not
 --   c  true: it was cancelled, or is asked to stop; while it is PENDING, it has something to undo first
---   l  true: it is cancelled, but still in its parent's set of children, since it may have children to cancel
+--   l  true: it is cancelled, and itself in its parent's set of children, since it may have children to cancel
 --   k  true: it has an inbox or a set of children, see inboxes.lua
 -- "open_links" returns the functions about them if there is anything to do about links; scripts put them into "linked".
 -- Usually none of the jobs of a script has any links. See keys.lua for the reason.
@@ -12,16 +11,17 @@ local linked, open_links
 if HAS_LINKS then
   -- Reads the links of jobs. Returns the functions; nil if none of the jobs has links or gets some from this script.
   function open_links(members)
-    local links, is_needed = {}, ARGV[#ARGV] == 'links'
+    local links, family_of, is_needed = {}, open_families(prefix), ARGV[#ARGV] == 'links'
     for at, packed in ipairs(read_fields(LINKS, members)) do
       if packed then
         links[members[at]], is_needed = cmsgpack.unpack(packed), true
       end
+      is_needed = is_needed or family_of(members[at]) ~= nil
     end
     if not is_needed then
       return
     end
-    local linked, inboxes, parents = {}, open_inboxes(), {}
+    local linked, inboxes, parents, ended, revived = {}, open_inboxes(), {}, {}, {}
     local OPEN_SAGA = '"$saga":{"steps":["' -- as in pinlater/model/body_metadata.py
     local KINDS = {[SUCCEEDED] = '1', [FAILED] = '2', cancelled = '3', deleted = DELETED}
 
@@ -45,25 +45,23 @@ if HAS_LINKS then
       inboxes.wake_own(member, line)
     end
 
-    -- Records a change of a job for its parent: "revived" if it is among its children from now on, "closed" if it is no
-    -- longer, nil if that does not change. Returns the news for the parent, and the index of what follows the address in
-    -- the stored parent; nil if the job has no parent.
-    local function news_for_parent(member, priority, change)
-      local parent = links[member] and links[member].p
-      if not parent then
-        return
-      end
-      local address, rest = inboxes.address_in(parent)
+    -- Returns the news for a parent: families that have open children again, cancelled children to list, entries of its
+    -- set of children to remove, and messages.
+    local function news_for(address)
       local news = parents[address]
       if not news then
-        news = {closed = {}, revived = {}, messages = {}, successes = not inboxes.is_distant(address) and {}}
+        news = {reopened = {}, listed = {}, removed = {}, messages = {}, successes = not inboxes.is_distant(address) and {}}
         parents[address] = news
       end
-      local changed = news[change]
-      if changed then
-        changed[#changed + 1] = inboxes.address_of(priority, member)
-      end
-      return news, rest
+      return news
+    end
+
+    -- Puts a cancelled job into its parent's set of children, or takes it out of that.
+    local function list(member, priority, is_listed)
+      local family = family_of(member)
+      links[member].l = is_listed or nil
+      local news = news_for(family.address)
+      table.insert(is_listed and news.listed or news.removed, inboxes.address_of(priority, member))
     end
 
     -- Returns whether a job may have children to cancel.
@@ -72,43 +70,40 @@ if HAS_LINKS then
       return link and (link.k or link.c and link.l)
     end
 
-    -- Returns "closed", or nil for a cancelled job that stays among the children of its parent.
-    local function closing(member)
-      local link = links[member]
-      return not (link and link.c and link.l) and 'closed' or nil
-    end
-
     -- Marks a job as cancelled or asked to stop.
     function linked.mark(member, priority)
       local link = links[member] or {}
       links[member] = link
-      link.c, link.l = true, link.p and link.k or nil
+      link.c = true
+      if link.k and family_of(member) then
+        list(member, priority, true)
+      end
       inboxes.put_link(prefix, member, link)
-      news_for_parent(member, priority, closing(member))
     end
 
     -- Takes a cancelled job off the children of its parent.
     function linked.finish_cancellation(member, priority)
       local link = links[member]
       if link and link.c and link.l then
-        link.l = nil
+        list(member, priority, false)
         inboxes.put_link(prefix, member, link)
-        news_for_parent(member, priority, 'closed')
       end
     end
 
-    local function tell_parent(member, priority, kind, payload)
-      local news, rest = news_for_parent(member, priority, kind == DELETED and 'closed' or closing(member))
-      if news then
-        local position, name = string.match(links[member].p, '^(%d+) (.*)$', rest)
+    -- Records that a job has ended, and a message for its parent.
+    local function tell_parent(member, kind, payload)
+      local family, id = family_of(member)
+      if family then
+        ended[family] = (ended[family] or 0) + 1
+        local news = news_for(family.address)
         local is_together = kind == KINDS[SUCCEEDED] and news.successes
         local by_name = is_together or news.messages
-        local messages = by_name[name]
+        local messages = by_name[family.name]
         if not messages then
           messages = {}
-          by_name[name] = messages
+          by_name[family.name] = messages
         end
-        local at = #messages
+        local at, position = #messages, position_in(family, id)
         if is_together then
           messages[at + 1], messages[at + 2] = position, payload
         else
@@ -119,12 +114,15 @@ if HAS_LINKS then
     end
 
     -- Clears the waits of a job, and its mark as cancelled unless it keeps that in its new state.
-    local function clear(member, link, state)
+    local function clear(member, priority, link, state)
       local stays_asked = state == FAILED or state == PENDING and link.c and linked.has_to_undo(member)
       local is_changed = link.w or link.c and not stays_asked
       link.w = nil
       if not stays_asked then
-        link.c, link.l = nil, nil
+        link.c = nil
+        if link.l then
+          list(member, priority, false)
+        end
       end
       if is_changed then
         inboxes.put_link(prefix, member, link)
@@ -134,20 +132,20 @@ if HAS_LINKS then
     -- Records the new state of a job, and if it has ended, a message for its parent; call it after writing the status.
     function linked.note(member, priority, state, result)
       local link = links[member]
-      if not link then
-        return
-      end
-      if link.w or link.c then
-        clear(member, link, state)
+      if link and (link.w or link.c) then
+        clear(member, priority, link, state)
       end
       if state ~= PENDING then
-        tell_parent(member, priority, KINDS[link.c and 'cancelled' or state], state == SUCCEEDED and (result or '') or nil)
+        tell_parent(member, KINDS[link and link.c and 'cancelled' or state], state == SUCCEEDED and (result or '') or nil)
       end
     end
 
     -- Records that an unfinished job is deleted; call it before deleting the status.
     function linked.note_deleted(member, priority)
-      tell_parent(member, priority, KINDS.deleted)
+      if links[member] and links[member].l then
+        list(member, priority, false)
+      end
+      tell_parent(member, KINDS.deleted)
     end
 
     -- Stores the waits of a job that is PENDING now; returns false, and stores nothing, if one is already fulfilled.
@@ -164,22 +162,31 @@ if HAS_LINKS then
     -- Records that a job which had ended is PENDING again.
     function linked.revive(member, priority)
       if linked.is_cancelled(member) then
-        links[member].c, links[member].l = nil, nil
-        inboxes.put_link(prefix, member, links[member])
+        clear(member, priority, links[member], SUCCEEDED)
       end
       linked.note(member, priority, PENDING)
-      news_for_parent(member, priority, 'revived')
+      local family = family_of(member)
+      if family then
+        revived[family] = true
+      end
     end
 
     -- Updates the parents and sends them the recorded messages; call it after all other changes. Returns a list of the
     -- sleeps that were ended, each as {queue, priority, number of jobs}, and of the other shards for which messages
     -- were left, each as {name}; nil if there are none.
     function linked.tell()
-      for address, news in pairs(parents) do
-        inboxes.remove_children(address, news.closed)
-        if #news.revived > 0 then
-          inboxes.add_children(address, news.revived)
+      for family in pairs(revived) do
+        table.insert(news_for(family.address).reopened, inboxes.address_of_family(family))
+      end
+      for family, number in pairs(ended) do
+        if number > family.last - family.first or not has_jobs_left(prefix, family, true) then
+          table.insert(news_for(family.address).removed, inboxes.address_of_family(family))
         end
+      end
+      for address, news in pairs(parents) do
+        inboxes.remove_children(address, news.removed)
+        inboxes.add_children(address, news.reopened)
+        inboxes.list_children(address, news.listed)
         if next(news.messages) or next(news.successes or {}) then
           inboxes.deliver(address, news.messages, news.successes)
         end
