@@ -23,48 +23,45 @@ from pinlater.server.backends.store import parent_refused
 
 _PARENT_TO_BE = QUERIES["parent_to_be"]
 _TOLD = QUERIES["told_by_jobs"]
+_REFRESH = QUERIES["refresh_families"]
+_REFRESH_ONE = QUERIES["refresh_family"]
 
 _TOLD_CHARACTERS = 4000
 """How much of the end of a child's custom status goes into the message to the parent."""
 
-ParentColumns = tuple[int | None, str | None]
-"""The id of a job's parent, and the JSON list of its descriptor, name of the message, and position."""
-
-NO_PARENT: ParentColumns = None, None
-"""The parent columns of a job without a parent."""
+_MOST_RELATIVES = 250
+"""Most jobs of a family, so that few have to be read to see whether all have ended."""
 
 _parent = msgspec.json.Decoder(Parent).decode
 
 
-def parent_columns(transaction: SqliteTransaction, jobs: Sequence[NewJob], first_id: int) -> list[ParentColumns]:
-    """Return the parent columns of new jobs, whose ids follow each other, and remember the families of the jobs."""
-    columns: list[ParentColumns] = []
+def store_families(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[NewJob], first_id: int) -> None:
+    """Store which of the new jobs, whose ids follow each other, are children of whom, and remember it."""
+    rows: list[tuple[object, ...]] = []
     start = 0
     while start < len(jobs):
-        parent = jobs[start].parent
-        if parent is None:
-            columns.append(NO_PARENT)
-            start += 1
-            continue
-        descriptor, name, position = parent
-        shift, end = position - start, start + 1
-        while end < len(jobs) and jobs[end].parent == (descriptor, name, end + shift):
-            end += 1
-        parent_id, head = _stored_parent(descriptor, name)
-        columns += [(parent_id, f"{head},{number}]") for number in range(position, end + shift)]
-        transaction.families.add(Family(first_id + start, first_id + end, parent_id, name, shift - first_id))
+        parent, end = jobs[start].parent, start + 1
+        if parent is not None:
+            descriptor, name, position = parent
+            shift, most = position - start, min(start + _MOST_RELATIVES, len(jobs))
+            while end < most and jobs[end].parent == (descriptor, name, end + shift):
+                end += 1
+            parent_id = _parent_id(descriptor)
+            rows.append((first_id + end - 1, first_id + start, parent_id, descriptor, name, position))
+            transaction.families.add(Family(first_id + start, first_id + end, parent_id, name, shift - first_id))
         start = end
-    return columns
+    if rows:
+        transaction.mark_with_parents(queue_id)
+        transaction.run_many(QUERIES["store_family"], rows)
 
 
 @lru_cache(maxsize=256)  # few parents, many children
-def _stored_parent(descriptor: str, name: str) -> tuple[int, str]:
-    """Return a parent's id, and the JSON list that a child stores about it, up to the child's position."""
-    return JobDescriptor.parse(descriptor).local_id, msgspec.json.encode([descriptor, name])[:-1].decode()
+def _parent_id(descriptor: str) -> int:
+    return JobDescriptor.parse(descriptor).local_id
 
 
 def parent_of(column: str | None) -> Parent | None:
-    """Decode the parent of a stored job."""
+    """Decode the parent of a job as a query has encoded it."""
     return None if column is None else _parent(column)
 
 
@@ -98,16 +95,17 @@ def tell_acked(transaction: SqliteTransaction, queue_id: int, ids: Iterable[int]
     if queue_id not in transaction.queues.with_parents:
         return
     mail = Mail()
-    others = _tell_known(transaction, mail, dict.fromkeys(ids))
+    others, families = _tell_known(transaction, mail, dict.fromkeys(ids))
     if others:
         read = Mail()
-        _tell(transaction, read, queue_id, others, (SUCCEEDED, FAILED, transaction.now))
+        families |= _tell(transaction, read, queue_id, others, (SUCCEEDED, FAILED, transaction.now))
         if is_any_stale:
             read.successes = {
                 told: _untold(transaction, *told, successes) for told, successes in read.successes.items()
             }
         _deliver(transaction, read)
     _deliver(transaction, mail)
+    refresh_families(transaction, queue_id, families)
 
 
 def tell_failed(transaction: SqliteTransaction, queue_id: int, ids: Collection[int]) -> None:
@@ -126,8 +124,35 @@ def _tell_if_any(
 ) -> None:
     if ids and queue_id in transaction.queues.with_parents:
         mail = Mail()
-        _tell(transaction, mail, queue_id, ids, which)
+        families = _tell(transaction, mail, queue_id, ids, which)
         _deliver(transaction, mail)
+        refresh_families(transaction, queue_id, families)
+
+
+def refresh_families(transaction: SqliteTransaction, queue_id: int, ids: Iterable[int]) -> None:
+    """Note which families have unfinished jobs, after some have ended or were retried.
+
+    Args:
+        transaction: has changed the jobs.
+        queue_id: their queue.
+        ids: ids of jobs, one or more of each family.
+    """
+    if queue_id in transaction.queues.with_parents:
+        _refresh(transaction, list(ids))
+
+
+def _refresh(transaction: SqliteTransaction, ids: Sequence[int]) -> None:
+    if len(ids) == 1:  # such as the family of all jobs that a call acks
+        transaction.run(_REFRESH_ONE, ids)
+    elif ids:
+        transaction.run(_REFRESH, (id_list(ids),))
+
+
+def forget_families(transaction: SqliteTransaction, queue_id: int, ids: Iterable[int]) -> None:
+    """Forget the families of deleted jobs of which no job is left."""
+    if queue_id in transaction.queues.with_parents and (listed := list(ids)):
+        transaction.run(QUERIES["forget_families"], (id_list(listed),))
+        _refresh(transaction, listed)
 
 
 def _deliver(transaction: SqliteTransaction, mail: Mail) -> None:
@@ -146,9 +171,12 @@ def _untold(transaction: SqliteTransaction, parent_id: int, name: str, successes
     return left
 
 
-def _tell_known(transaction: SqliteTransaction, mail: Mail, ids: Iterable[int]) -> list[int]:
-    """Add the messages of jobs whose parents and results need not be read; return the ids of the others."""
-    results, others = transaction.successes, list[int]()
+def _tell_known(transaction: SqliteTransaction, mail: Mail, ids: Iterable[int]) -> tuple[list[int], set[int]]:
+    """Add the messages of jobs whose parents and results need not be read.
+
+    Return the ids of the others, and the last id of each family that jobs were found of.
+    """
+    results, others, families = transaction.successes, list[int](), set[int]()
     first, end, parent_id, name, shift = Family(0, 0)
     successes: Successes | None = None
     for local_id in ids:
@@ -161,14 +189,15 @@ def _tell_known(transaction: SqliteTransaction, mail: Mail, ids: Iterable[int]) 
             continue
         if successes is None:
             successes = mail.successes_to(parent_id, name)
+            families.add(end - 1)
         successes.add(local_id + shift, result)
-    return others
+    return others, families
 
 
 def _tell(
     transaction: SqliteTransaction, mail: Mail, queue_id: int, ids: Iterable[int], which: tuple[int, int, int | None]
-) -> None:
-    """Add the messages of jobs to their parents.
+) -> set[int]:
+    """Add the messages of jobs to their parents; return the last id of each of their families.
 
     Args:
         transaction: the transaction that ends or deletes them.
@@ -177,16 +206,18 @@ def _tell(
         ids: ids of the jobs.
         which: of these, only those in a state from the first to the second, and last changed at the third if given.
     """
-    for parent_id, column, state, is_cancelled, result, status in transaction.rows(
+    families = set[int]()
+    for last_id, parent_id, name, position, state, is_cancelled, result, status in transaction.rows(
         _TOLD, (queue_id, id_list(ids), *which)
     ):
-        _, name, position = _parent(column)
+        families.add(last_id)
         if state == SUCCEEDED:
             mail.successes_to(parent_id, name).add(position, result or b"")
         else:
             payload = status[-_TOLD_CHARACTERS:].encode()
             kind = end_kind(state, is_cancelled=is_cancelled)
             mail.messages[parent_id].append(Message(name, str(position), payload, kind))
+    return families
 
 
 def to_cancel(connection: sqlite3.Connection, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:

@@ -22,7 +22,7 @@ from pinlater.server.backends.unavailable import StoreUnavailable
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 15
+SCHEMA_VERSION = 16
 
 CHECKPOINT_PAGES = 4000
 """The log is copied to the database when it has this many pages, 16 MB: pages that change often are copied once."""

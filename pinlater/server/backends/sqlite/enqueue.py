@@ -11,10 +11,10 @@ from pinlater.errors import EnqueueRejected
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.records import Once
 from pinlater.server.backends.sqlite.call_results import Place, consecutive_places, find_places, save, save_new
-from pinlater.server.backends.sqlite.children import NO_PARENT, parent_columns, refusal
+from pinlater.server.backends.sqlite.children import refusal, store_families
 from pinlater.server.backends.sqlite.key_rates import set_rates
 from pinlater.server.backends.sqlite.keys import KeyLine, Keys, key_columns, keys_of_all, let_next_through
-from pinlater.server.backends.sqlite.queries import QUERIES, insert_children, insert_jobs, insert_keyed_jobs
+from pinlater.server.backends.sqlite.queries import QUERIES, insert_jobs, insert_keyed_jobs
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 from pinlater.server.backends.unique_keys import KeyHolder, key_holders, replaced
 
@@ -113,16 +113,14 @@ def _enqueue_children(transaction: SqliteTransaction, request: EnqueueRequest) -
     """Store jobs that have parents but no keys; the caller has checked that nothing refuses them."""
     queue_id, jobs, once = request
     now, first_id = transaction.now, transaction.take_ids(len(jobs))
-    transaction.mark_with_parents(queue_id)
-    parents = parent_columns(transaction, jobs, first_id)
     for start in range(0, len(jobs), ROWS_PER_STATEMENT):
         chunk = jobs[start : start + ROWS_PER_STATEMENT]
         parameters: list[object] = [queue_id, now]
         for local_id, job in enumerate(chunk, first_id + start):
             body, priority, run_after, attempts, status, *_ = job
             parameters += (local_id, priority, now if run_after is None else run_after, attempts, status, body)
-            parameters += parents[local_id - first_id]
-        transaction.run(insert_children(len(chunk)), parameters)
+        transaction.run(insert_jobs(len(chunk)), parameters)
+    store_families(transaction, queue_id, jobs, first_id)
     save(transaction, once, first_id)
     return consecutive_places(first_id, map(_priority_of, jobs))
 
@@ -158,15 +156,12 @@ def _keep_periods(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[
 def _insert_keyed(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[NewJob], first_id: int) -> Keys:
     """Insert jobs, which wait for their keys until ``let_next_through``; return these keys."""
     now, line = transaction.now, KeyLine(transaction, queue_id)
-    parents = parent_columns(transaction, jobs, first_id)
-    if any(columns is not NO_PARENT for columns in parents):
-        transaction.mark_with_parents(queue_id)
     for start in range(0, len(jobs), ROWS_PER_STATEMENT):
         chunk = jobs[start : start + ROWS_PER_STATEMENT]
         parameters: list[object] = [queue_id, now]
         for local_id, job in enumerate(chunk, first_id + start):
             parameters += (local_id, job.priority, line.run_after(job), job.attempts, job.status, job.body, job.unique)
             parameters += key_columns(job)
-            parameters += parents[local_id - first_id]
         transaction.run(insert_keyed_jobs(len(chunk)), parameters)
+    store_families(transaction, queue_id, jobs, first_id)
     return line.keys

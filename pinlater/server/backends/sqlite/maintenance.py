@@ -13,7 +13,7 @@ from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.records import Once
 from pinlater.server.backends.sqlite import failure_groups
 from pinlater.server.backends.sqlite.call_results import find_number, save
-from pinlater.server.backends.sqlite.children import tell_deleted, tell_failed
+from pinlater.server.backends.sqlite.children import forget_families, refresh_families, tell_deleted, tell_failed
 from pinlater.server.backends.sqlite.key_rates import forget_rates, keep_rates
 from pinlater.server.backends.sqlite.keys import Keys, keys_of, keys_of_all, let_next_through
 from pinlater.server.backends.sqlite.messages import forget_messages, forget_more
@@ -102,6 +102,7 @@ def _retry_one(transaction: SqliteTransaction, request: SqliteRetryRequest) -> t
     ids = [row[0] for row in rows]
     values = (request.queue_id, transaction.now, id_list(ids), request.attempts, run_after)
     moved = _save_total(transaction, request.once, before + transaction.run(QUERIES["retry_jobs"], values))
+    refresh_families(transaction, request.queue_id, ids)
     _let_through(transaction, request.queue_id, ids)
     return moved, len(rows) < asked or moved >= request.limit
 
@@ -125,7 +126,7 @@ def _delete_one(transaction: SqliteTransaction, request: DeleteRequest) -> int:
         listed = id_list(some)
         keys = _before_deletion(transaction, request.queue_id, some, request.state)
         after += transaction.run(QUERIES["delete_jobs"], (request.queue_id, listed, request.state))
-        forget_messages(transaction, request.queue_id, some)
+        _forget_links(transaction, request.queue_id, some)
         let_next_through(transaction, keys)
     return _save_total(transaction, request.once, after)
 
@@ -144,6 +145,7 @@ def _retry_these(transaction: SqliteTransaction, request: RetryTheseRequest) -> 
     head, tail = (request.queue_id, now), (request.attempts, run_after)
     rows = [(*head, job.local_id, job.priority, *tail) for job in request.jobs]
     moved = transaction.run_many(QUERIES["retry_this_job"], rows)
+    refresh_families(transaction, request.queue_id, _ids_of(request.jobs))
     _let_through(transaction, request.queue_id, _ids_of(request.jobs))
     return _save_total(transaction, request.once, moved)
 
@@ -188,7 +190,7 @@ def _delete_these(
     ids = [local_id for local_id, priority, present, _ in rows if present == state and (local_id, priority) in named]
     keys = _before_deletion(transaction, queue_id, ids, state)
     removed = transaction.run(QUERIES["delete_jobs"], (queue_id, id_list(ids), state))
-    forget_messages(transaction, queue_id, ids)
+    _forget_links(transaction, queue_id, ids)
     let_next_through(transaction, keys)
     return _save_total(transaction, once, removed)
 
@@ -206,6 +208,12 @@ def _before_deletion(transaction: SqliteTransaction, queue_id: int, ids: Sequenc
         transaction.run(QUERIES["end_periods"], (queue_id, id_list(ids), state))
         tell_deleted(transaction, queue_id, ids, state)
     return keys_of(transaction, queue_id, ids)
+
+
+def _forget_links(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> None:
+    """Delete what ties those of these jobs to others that are gone now."""
+    forget_messages(transaction, queue_id, ids)
+    forget_families(transaction, queue_id, ids)
 
 
 def reap(transaction: SqliteTransaction, requests: Sequence[ReapRequest]) -> list[list[tuple[int, int, int]]]:
@@ -254,7 +262,7 @@ def _collect_one(transaction: SqliteTransaction, request: CollectRequest) -> lis
     )
     for gone in (succeeded, failed):
         for queue_id, ids in gone.items():
-            forget_messages(transaction, queue_id, ids)
+            _forget_links(transaction, queue_id, ids)
     for (queue_id,) in transaction.rows(QUERIES["deleted_queues"]):
         _sweep(transaction, queue_id, request.limit)
     if transaction.queues.with_messages:
@@ -273,7 +281,7 @@ def _sweep(transaction: SqliteTransaction, queue_id: int, limit: int) -> None:
         for state in (PENDING, IN_PROGRESS):
             tell_deleted(transaction, queue_id, ids, state)
         transaction.run(QUERIES["delete_by_id"], (id_list(ids),))
-        forget_messages(transaction, queue_id, ids)
+        _forget_links(transaction, queue_id, ids)
     else:
         transaction.run(QUERIES["forget_failure_groups_of_queue"], (queue_id,))
         transaction.run(QUERIES["forget_queue"], (queue_id,))

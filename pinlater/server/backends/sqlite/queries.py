@@ -42,14 +42,27 @@ for _kind, _jobs in _SCANS.items():
 
 _HAS_TO_UNDO = f"instr({{body}}, x'{OPEN_SAGA.hex()}') > 0"
 _IS_TO_END = f"(is_cancelled AND NOT {_HAS_TO_UNDO})"
+_FAMILY = "(SELECT last_id FROM families WHERE last_id >= {id} ORDER BY last_id LIMIT 1)"
+_PARENT = """(
+    SELECT iif(first_id <= jobs.id, json_array(families.parent, name, position + jobs.id - first_id), NULL)
+    FROM families WHERE last_id >= jobs.id ORDER BY last_id LIMIT 1
+)"""
+_HAS_UNFINISHED = """((
+    SELECT id FROM jobs NOT INDEXED WHERE id BETWEEN first_id AND last_id AND state <= 1 ORDER BY id DESC LIMIT 1
+) IS NOT NULL)"""  # from the last one on, which is unfinished for longest
 _PARTS = {
-    "{record_columns}": _record_columns,
+    "{record_columns}": _record_columns.replace("{parent}", _PARENT),
+    "{family_of_job}": _FAMILY.format(id="jobs.id"),
+    "{family_of_value}": _FAMILY.format(id="value"),
+    "{family_of_given}": _FAMILY.format(id="?1"),
+    "{has_unfinished}": _HAS_UNFINISHED,
     "{has_to_undo}": _HAS_TO_UNDO.format(body="body"),
     "{is_to_end}": _IS_TO_END.format(body="body"),
     "{is_to_end_then}": _IS_TO_END.format(body="coalesce(?4, body)"),
 }
-"""Parts that several queries share, such as whether a job has something to undo, by its body, and whether a job that is
-asked to stop ends now, since it has nothing to undo."""
+"""Parts that several queries share, such as whether a job has something to undo, by its body, whether a job that is
+asked to stop ends now, since it has nothing to undo; the only family that a job may be of, and whether a family has
+unfinished jobs."""
 
 
 def _completed(text: str) -> str:
@@ -109,22 +122,11 @@ def insert_results(rows: int) -> str:
 
 
 @lru_cache(maxsize=128)
-def insert_children(rows: int) -> str:
-    """Return the same as ``insert_jobs`` for jobs with parents and without keys, with eight parameters per row."""
-    values = ", ".join(
-        f"(?{n}, ?1, 0, ?{n + 1}, ?{n + 2}, ?2, ?2, ?{n + 3}, ?{n + 3}, ?{n + 4}, ?{n + 5}, "
-        f"?{n + 6}, ?{n + 7}, ?{n + 6})"
-        for n in range(3, 3 + 8 * rows, 8)
-    )
-    return QUERIES["insert_children"] + " " + values
-
-
-@lru_cache(maxsize=128)
 def insert_keyed_jobs(rows: int) -> str:
-    """Return the same for jobs of which some have keys or parents, with twelve parameters per row."""
+    """Return the same for jobs of which some have keys, with ten parameters per row."""
     values = ", ".join(
         f"(?{n}, ?1, 0, ?{n + 1}, ?{n + 2}, ?2, ?2, ?{n + 3}, ?{n + 3}, ?{n + 4}, ?{n + 5}, "
-        f"?{n + 6}, ?{n + 7}, ?{n + 8}, ?{n + 9}, ?{n + 10}, ?{n + 11}, ?{n + 10})"
-        for n in range(3, 3 + 12 * rows, 12)
+        f"?{n + 6}, ?{n + 7}, ?{n + 8}, ?{n + 9})"
+        for n in range(3, 3 + 10 * rows, 10)
     )
     return QUERIES["insert_keyed_jobs"] + " " + values

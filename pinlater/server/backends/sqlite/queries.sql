@@ -10,7 +10,7 @@
 -- The columns of a record except the result: ?4 most bytes of the body.
 -- substr() of an empty body is NULL.
 id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?4, coalesce(substr(body, 1, ?4), body), NULL), unique_key, job_key, key_limit, key_rate, is_cancelled, parent, waits_for, failure_group,
+       claim, iif(?4, coalesce(substr(body, 1, ?4), body), NULL), unique_key, job_key, key_limit, key_rate, is_cancelled, {parent}, waits_for, failure_group,
        run_ms
 
 -- name: insert_jobs
@@ -23,13 +23,7 @@ VALUES
 -- Completed by queries.insert_keyed_jobs(). Separate from the one above, to spare most jobs parameters for NULL.
 INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at,
                   attempts_allowed, attempts_remaining, custom_status, body, unique_key, job_key, key_limit,
-                  key_rate, parent_id, parent, open_parent_id)
-VALUES
-
--- name: insert_children
--- Completed by queries.insert_children(): VALUES rows follow.
-INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at,
-                  attempts_allowed, attempts_remaining, custom_status, body, parent_id, parent, open_parent_id)
+                  key_rate)
 VALUES
 
 -- name: insert_claimed_job
@@ -246,14 +240,14 @@ SELECT json_group_array(json_array(asked.value, (
 -- name: succeed_jobs
 -- Success acks of one claim and priority: ?3 claim or NULL for any, ?4 priority, ?5 ids as a JSON list.
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
-                failure_group = NULL, open_parent_id = NULL
+                failure_group = NULL
 WHERE id IN (SELECT value FROM json_each(?5))
   AND state = 1 AND queue_id = ?1 AND priority = ?4 AND (?3 IS NULL OR claim = ?3)
 
 -- name: succeed_job
 -- One success ack with a status: ?3 id, ?4 claim or NULL, ?5 priority, ?6 status, ?7 result.
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
-                failure_group = NULL, open_parent_id = NULL,
+                failure_group = NULL,
                 custom_status = substr(custom_status || ?6, 1, 5000), result = ?7
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
 
@@ -271,14 +265,14 @@ WHERE state = 1 AND queue_id = ?1
 -- name: succeed_held_jobs
 -- Success acks whose claims were already checked: ?1 now, ?2 ids as a JSON list.
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?1, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
-                failure_group = NULL, open_parent_id = NULL
+                failure_group = NULL
 WHERE id IN (SELECT value FROM json_each(?2))
 
 -- name: succeed_jobs_with_results
 -- Success acks with results, of one claim and priority: ?3 JSON map of id -> start of its result times 2^31 plus length
 -- of its result, ?4 claim or NULL for any, ?5 priority or NULL for any, ?6 all results.
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL, is_cancelled = 0,
-                failure_group = NULL, open_parent_id = NULL,
+                failure_group = NULL,
                 result = substr(?6, wanted.start, wanted.size)
 FROM (
     SELECT CAST(key AS INTEGER) AS id, value >> 31 AS start, value & 2147483647 AS size FROM json_each(?3)
@@ -322,7 +316,6 @@ UPDATE jobs NOT INDEXED SET
     updated_at = ?2,
     custom_status = substr(custom_status || ?6, 1, 5000),
     is_cancelled = max(is_cancelled, ?8),
-    open_parent_id = NULL,
     failure_group = iif(is_cancelled OR ?8, NULL, ?9)
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
   AND (?7 OR attempts_remaining <= 1 OR {is_to_end})
@@ -348,7 +341,6 @@ UPDATE jobs NOT INDEXED SET
     custom_status = iif(?5 AND ?7 = attempts_allowed AND length(?8 || custom_status) > 1600,
         substr(?8 || custom_status, 1, 1598) || char(8230, 10), substr(?8 || custom_status, 1, 5000)),
     unique_key = iif(?5 AND {is_to_end_then}, NULL, unique_key),
-    open_parent_id = iif(?5 AND {is_to_end_then}, NULL, open_parent_id),
     waits_for = iif(is_cancelled, NULL, ?9),
     failure_group = iif(is_cancelled OR ?7 IS NOT NULL, NULL, failure_group)
 WHERE id = ?3 AND state = 1 AND queue_id = ?1
@@ -371,7 +363,6 @@ UPDATE jobs NOT INDEXED SET
     claim_expires = NULL,
     updated_at = ?2,
     unique_key = iif({is_to_end}, NULL, unique_key),
-    open_parent_id = iif({is_to_end}, NULL, open_parent_id),
     failure_group = iif(is_cancelled, NULL, failure_group)
 WHERE id IN (SELECT value FROM json_each(?3)) AND state = 1 AND queue_id = ?1
 
@@ -441,7 +432,6 @@ ORDER BY run_after, id LIMIT ?3
 -- name: retry_jobs
 -- ?3 ids as a JSON list, ?4 attempts, ?5 run after.
 UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?4, updated_at = ?2, is_cancelled = 0, failure_group = NULL,
-    open_parent_id = parent_id,
     run_after = iif(job_key IS NULL, ?5, min(?5, 4503599627370496 - 1) + 4503599627370496)
 WHERE id IN (SELECT value FROM json_each(?3)) AND state = 3
 
@@ -454,8 +444,7 @@ WHERE queue_id = ?1
 -- Including whether they are PENDING and have something to undo, and whether they may have children to cancel: ?2 ids
 -- as a JSON list.
 SELECT jobs.id, priority, state, is_cancelled, state = 0 AND {has_to_undo}, is_cancelled = 2 OR EXISTS (
-    SELECT 1 FROM jobs AS child INDEXED BY jobs_children
-    WHERE child.open_parent_id = jobs.id AND child.open_parent_id IS NOT NULL AND child.is_cancelled = 0
+    SELECT 1 FROM families INDEXED BY families_open WHERE families.parent_id = jobs.id AND is_open
 ) OR EXISTS (
     SELECT 1 FROM jobs AS child INDEXED BY jobs_cancelled_with_children
     WHERE child.parent_id = jobs.id AND child.is_cancelled = 2)
@@ -469,7 +458,6 @@ UPDATE jobs NOT INDEXED SET
     is_cancelled = 1,
     failure_group = NULL,
     unique_key = NULL,
-    open_parent_id = NULL,
     waits_for = NULL,
     run_after = run_after - iif(run_after >= 4503599627370496 AND job_key IS NOT NULL, 4503599627370496, 0),
     updated_at = ?1,
@@ -484,8 +472,9 @@ WHERE id IN (SELECT value FROM json_each(?2))
 
 -- name: mark_with_children
 -- Cancelled jobs that are still among the children of their parents: ?1 ids as a JSON list.
-UPDATE jobs NOT INDEXED SET is_cancelled = 2
-WHERE id IN (SELECT value FROM json_each(?1)) AND parent_id IS NOT NULL
+UPDATE jobs NOT INDEXED SET is_cancelled = 2, parent_id = (SELECT parent_id FROM families WHERE last_id = {family_of_job})
+WHERE id IN (SELECT value FROM json_each(?1))
+  AND EXISTS (SELECT 1 FROM families WHERE last_id = {family_of_job} AND first_id <= jobs.id)
 
 -- name: finish_cancellation
 -- ?2 ids as a JSON list.
@@ -500,9 +489,26 @@ WHERE jobs.id = ?2 AND jobs.priority = ?3 AND queues.name = ?1 AND jobs.state <=
 -- name: told_by_jobs
 -- What jobs report to their parents: ?2 ids as a JSON list, ?3 and ?4 the smallest and the largest state, ?5 when they
 -- have changed or NULL for any time.
-SELECT jobs.parent_id, jobs.parent, state, is_cancelled, result, iif(state = 2, '', custom_status)
+SELECT last_id, families.parent_id, name, position + jobs.id - first_id, state, is_cancelled, result,
+       iif(state = 2, '', custom_status)
 FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
-WHERE parent_id IS NOT NULL AND state >= ?3 AND state <= ?4 AND queue_id = ?1 AND (?5 IS NULL OR updated_at = ?5)
+CROSS JOIN families ON last_id = {family_of_job} AND first_id <= jobs.id
+WHERE state >= ?3 AND state <= ?4 AND queue_id = ?1 AND (?5 IS NULL OR updated_at = ?5)
+
+-- name: refresh_families
+-- Whether any of the jobs of families are unfinished: ?1 ids of jobs, one or more of each family, as a JSON list.
+UPDATE families SET is_open = NOT is_open
+WHERE last_id IN (SELECT {family_of_value} FROM json_each(?1)) AND is_open <> {has_unfinished}
+
+-- name: refresh_family
+-- The same for one: ?1 id of one of its jobs.
+UPDATE families SET is_open = NOT is_open WHERE last_id = {family_of_given} AND is_open <> {has_unfinished}
+
+-- name: forget_families
+-- Those of which all jobs are deleted: ?1 ids of deleted jobs, as a JSON list.
+DELETE FROM families
+WHERE last_id IN (SELECT {family_of_value} FROM json_each(?1))
+  AND NOT EXISTS (SELECT 1 FROM jobs NOT INDEXED WHERE id BETWEEN first_id AND last_id)
 
 -- name: receivers
 -- Jobs that can get messages: ?1 ids as a JSON list.
@@ -510,12 +516,17 @@ SELECT jobs.id, jobs.queue_id, jobs.priority, jobs.waits_for
 FROM json_each(?1) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE jobs.state <= 1
 
+-- name: store_family
+-- ?1 last id, ?2 first id, ?3 id of the parent, ?4 its descriptor, ?5 name of the messages, ?6 position of the first.
+INSERT INTO families (last_id, first_id, parent_id, parent, name, position) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+
 -- name: children_to_cancel
 -- ?1 ids of parents as a JSON list, ?2 limit.
 SELECT queues.name, jobs.priority, jobs.id
-FROM json_each(?1) CROSS JOIN jobs INDEXED BY jobs_children ON jobs.open_parent_id = value
+FROM json_each(?1) CROSS JOIN families INDEXED BY families_open ON families.parent_id = value
+CROSS JOIN jobs NOT INDEXED ON jobs.id BETWEEN first_id AND last_id
 CROSS JOIN queues ON queues.id = jobs.queue_id
-WHERE jobs.open_parent_id IS NOT NULL AND jobs.is_cancelled = 0 AND queues.name IS NOT NULL
+WHERE is_open AND jobs.state <= 1 AND jobs.is_cancelled = 0 AND queues.name IS NOT NULL
 UNION ALL
 SELECT queues.name, jobs.priority, jobs.id
 FROM json_each(?1) CROSS JOIN jobs INDEXED BY jobs_cancelled_with_children ON jobs.parent_id = value
@@ -600,7 +611,6 @@ DELETE FROM jobs NOT INDEXED WHERE id IN (SELECT value FROM json_each(?2)) AND s
 -- name: retry_this_job
 -- ?3 id, ?4 priority, ?5 attempts, ?6 run after.
 UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?5, updated_at = ?2, is_cancelled = 0, failure_group = NULL,
-    open_parent_id = parent_id,
     run_after = iif(job_key IS NULL, ?6, min(?6, 4503599627370496 - 1) + 4503599627370496)
 WHERE id = ?3 AND state = 3 AND queue_id = ?1 AND priority = ?4
 
@@ -627,7 +637,6 @@ UPDATE jobs NOT INDEXED SET
     run_after = iif(attempts_remaining <= 1 OR {is_to_end}, run_after, ?1),
     claim = iif(attempts_remaining <= 1 OR {is_to_end}, claim, NULL),
     unique_key = iif(attempts_remaining <= 1 OR {is_to_end}, NULL, unique_key),
-    open_parent_id = iif(attempts_remaining <= 1 OR {is_to_end}, NULL, open_parent_id),
     attempts_remaining = max(attempts_remaining - 1, 0),
     claim_expires = NULL,
     updated_at = ?1,

@@ -84,8 +84,8 @@ class Store:
             (parent, NOW + 10**9, waits_for),
         )
         self.connection.execute(
-            "UPDATE jobs SET parent_id = ?1, parent = json_array('x:s1:p1:1000', 'join', id),"
-            " open_parent_id = iif(state <= 1, ?1, NULL) WHERE queue_id = ?2",
+            "INSERT INTO families (last_id, first_id, parent_id, parent, name, position, is_open)"
+            " SELECT id, id, ?1, 'x:s1:p1:1000', 'join', id, state <= 1 FROM jobs WHERE queue_id = ?2",
             (parent, queue_id),
         )
         self._queues.with_parents.add(queue_id)

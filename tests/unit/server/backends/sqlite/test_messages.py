@@ -77,6 +77,40 @@ def test_what_others_use_costs_a_queue_without_nothing(store):
     assert before[:4] == [1, 2, 1, 1]
 
 
+def open_families(home):
+    """Return how many families there are, and how many of them have unfinished jobs."""
+    return rows(home, "families"), rows(home, "families WHERE is_open")
+
+
+def test_families_are_open_while_jobs_of_them_are_unfinished(store, home):
+    parent, _ = store.started(b"parent")
+    names = store.put(*[new_job(parent=Parent(parent, "join", at), attempts=1) for at in range(600)])
+    assert open_families(home) == (3, 3)
+    store.take(1000)
+    store.ack(*names[:249], *names[250:500])
+    assert open_families(home) == (3, 2)
+    store.reopen()  # which families were stored lately is not known any more
+    store.fail(names[249])
+    store.ack(*names[501:])
+    assert open_families(home) == (3, 1)
+    assert [str(job) for job in store.children_to_cancel([JobDescriptor.parse(parent)], 10)] == [names[500]]
+    store.delete_these_jobs(QUEUE, [JobDescriptor.parse(names[500])], IN_PROGRESS)
+    assert open_families(home) == (3, 0)
+    assert store.retry() == 1
+    assert open_families(home) == (3, 1)
+    assert [str(job) for job in store.children_to_cancel([JobDescriptor.parse(parent)], 10)] == [names[249]]
+    store.cancel(names[249])
+    assert open_families(home) == (3, 0)
+    assert store.retry_these_jobs(QUEUE, [JobDescriptor.parse(names[249])], 1, None) == 1
+    assert open_families(home) == (3, 1)
+    store.cancel(names[249])
+    store.clock.advance(1000)
+    store.collect_finished(500, 10**9, 500)
+    assert open_families(home) == (2, 0)
+    store.collect_finished(500, 500, 1000)
+    assert open_families(home) == (0, 0)
+
+
 @pytest.mark.parametrize("at_once", [10_000, 3])
 def test_nothing_is_left_of_deleted_jobs(store, home, monkeypatch, at_once):
     monkeypatch.setattr(messages, "_FORGOTTEN_AT_ONCE", at_once)

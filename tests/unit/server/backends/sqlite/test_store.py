@@ -1,6 +1,7 @@
 """The file of the SQLite store: who may open it, and how it is opened."""
 
 import errno
+import json
 import os
 import sqlite3
 import subprocess
@@ -151,6 +152,43 @@ def test_a_store_of_version_1_is_brought_to_the_present_one(path):
     new.close()
 
 
+def test_children_of_an_older_store_have_their_parents(path):
+    _make(path)
+    old = sqlite3.connect(path, isolation_level=None)
+    steps = "\n".join(map(schema, range(1, 16)))
+    old.executescript(f"BEGIN;\n{steps}\nPRAGMA user_version = 15;\nCOMMIT;")
+    old.execute(QUERIES["create_queue"], ("emails", 1))
+    told = {2: (9, "crop", 5), 3: (9, "crop", 6), 4: (9, "crop", 8), 6: (9, "crop", 10), 7: (9, "size", 11)}
+    told |= {number: (10, "size", number + 4) for number in range(8, 700)}
+    parents = {number: (f"emails:s1:p1:{parent}", *rest) for number, (parent, *rest) in told.items()}
+    for number in range(1, 800):
+        state = 2 if number < 4 or 500 <= number < 750 else 0
+        columns = (told[number][0], json.dumps(parents[number])) if number in told else (None, None)
+        old.execute(
+            "INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at, attempts_allowed,"
+            " attempts_remaining, body, parent_id, parent, open_parent_id, is_cancelled)"
+            " VALUES (?1, 1, ?2, 1, 5, 5, 5, 2, 2, '', ?3, ?4, iif(?2 < 2, ?3, NULL), iif(?1 = 7, 2, 0))",
+            (number, state, *columns),
+        )
+    old.close()
+    store = SqliteDatabase(path)
+    connection = store.writer()
+    found = {
+        number: connection.execute(QUERIES["lookup_job"], (1, number, 1, 0, False)).fetchone()[16]
+        for number in range(1, 800)
+    }
+    assert {number: tuple(json.loads(parent)) for number, parent in found.items() if parent} == parents
+    families = connection.execute("SELECT first_id, last_id, is_open FROM families ORDER BY last_id").fetchall()
+    assert families[:4] == [(2, 3, 0), (4, 4, 1), (6, 6, 1), (7, 7, 1)]
+    assert families[4:] == [(8, 249, 1), (250, 499, 1), (500, 699, 0)]
+    assert sorted(connection.execute(QUERIES["children_to_cancel"], ("[9]", 10))) == [
+        ("emails", 1, number) for number in (4, 6, 7)
+    ]
+    assert connection.execute("SELECT count(parent), count(open_parent_id) FROM jobs").fetchall() == [(0, 0)]
+    connection.close()
+    store.close()
+
+
 def test_unfinished_children_of_an_older_store_are_found_by_their_parents(path):
     _make(path)
     old = sqlite3.connect(path, isolation_level=None)
@@ -160,7 +198,7 @@ def test_unfinished_children_of_an_older_store_are_found_by_their_parents(path):
     insert = QUERIES["insert_jobs"] + " (?1, 1, ?2, 1, 5, 5, 5, 2, 2, '', ?3)"
     for local_id, state in enumerate((0, 1, 2, 3, 1), 1):
         old.execute(insert, (local_id, state, b""))
-    old.execute("UPDATE jobs SET parent_id = 9, parent = '[]', is_cancelled = id = 5")
+    old.execute("UPDATE jobs SET parent_id = 9, parent = json_array('x:s1:p1:9', 'call', id), is_cancelled = id = 5")
     old.execute("INSERT INTO messages (job_id, name, number, id, kind, payload) VALUES (9, 'call', 1, '0', 1, x'31')")
     old.close()
     store = SqliteDatabase(path)
