@@ -55,6 +55,7 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -315,7 +316,7 @@ class JobSleeps(JobInterrupted):
     """
 
     def __init__(self, until_ms: int) -> None:
-        super().__init__(f"sleeps until {until_ms / 1000:.3f}")
+        super().__init__(time.strftime("sleeps until %Y-%m-%dT%H:%M:%SZ", time.gmtime(until_ms / 1000)))
         self.until_ms = until_ms
 
     @property

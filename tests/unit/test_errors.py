@@ -95,3 +95,7 @@ def test_a_reason_in_the_place_of_a_delay_is_told_its_own():
         TypeError, match=r"after is a number of seconds; to give a reason, write Retry\(reason='busy'\)"
     ):
         Retry("busy")
+
+
+def test_a_sleep_says_its_end_as_a_time_that_people_read():
+    assert str(JobSleeps(1_795_767_151_600)) == "sleeps until 2026-11-27T08:12:31Z"
