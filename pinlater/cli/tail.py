@@ -88,7 +88,7 @@ def _print_lines(changes: Sequence[Change], summaries: Summaries) -> None:
     for change in changes:
         info = change.info
         states = state_text(info) if change.before is None else f"{change.before.name} > {state_text(info)}"
-        left = f"{info.attempts_remaining} of {info.attempts_allowed} left"
+        left = f"{info.attempts_text} left"
         job = _job_text(found[info.descriptor])
         click.echo(
             f"{time.strftime('%H:%M:%S')}  {info.descriptor}  {job}{states}  {left}  {status_line(info)}".rstrip()

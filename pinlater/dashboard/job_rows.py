@@ -45,7 +45,8 @@ class JobRow(NamedTuple):
     @property
     def attempts(self) -> int:
         """Number of attempts, including the current or successful one."""
-        failed = self.info.attempts_allowed - self.info.attempts_remaining
+        count = self.info.own_attempts
+        failed = count.allowed - count.left
         return max(failed, 0) + (self.info.state in {JobState.IN_PROGRESS, JobState.SUCCEEDED})
 
     @property

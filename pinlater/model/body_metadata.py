@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -125,10 +126,18 @@ MOST_TIMES = 100
 PERIODIC_KEY_PATTERN = r"\S+ (?:every|cron) "
 """Pattern of the beginning of a periodic job's unique key: class name, and kind of the schedule."""
 
+_PERIODIC_KEY = re.compile(r"\S+ (?:every \d+(?:\.\d+)?|cron(?: \S+){6,7})")
+"""Pattern of a whole key, with the text of its schedule, which nobody else writes by chance."""
+
 
 def periodic_key(name: str, schedule: str) -> str:
     """Return the unique key of a periodic job; it lets one job exist for each class and schedule."""
     return f"{name} {schedule}"
+
+
+def is_periodic_key(unique: str | None) -> bool:
+    """Return whether a unique key is that of a periodic job; its body is not needed for that."""
+    return unique is not None and _PERIODIC_KEY.fullmatch(unique) is not None
 
 
 class BodyMetadata(msgspec.Struct, omit_defaults=True):

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pinlater.errors import BodyInvalid
-from pinlater.model.body_metadata import read_progress, read_published, read_saga
+from pinlater.model.attempt_count import AttemptCount, count_attempts
+from pinlater.model.body_metadata import read_progress, read_published
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import MessageWait, Parent
 from pinlater.model.policy import Policy, read_policy
@@ -104,19 +105,14 @@ class JobInfo(NamedTuple):
         return {} if self.state is JobState.SUCCEEDED else read_published(self.body)
 
     @property
-    def attempts_text(self) -> str:
-        """How many attempts are left, in words; as the job's worker counts them if the body was requested.
+    def own_attempts(self) -> AttemptCount:
+        """Its attempts as its worker counts them; for a job with something to undo, only if the body was requested."""
+        return count_attempts(self.attempts_allowed, self.attempts_remaining, self.body, self.unique)
 
-        The server counts spare attempts, too, for a job with something to undo.
-        """
-        allowed, left = self.attempts_allowed, self.attempts_remaining
-        mark = read_saga(self.body) if self.body is not None else None
-        if mark is not None and mark.why:
-            return f"{left} of {allowed} to undo what it did"
-        if mark is not None and mark.given == allowed:
-            spent = mark.attempt - 1 + allowed - left
-            return f"{max(mark.allowed - spent, 0)} of {mark.allowed}"
-        return f"{left} of {allowed}" if left <= allowed else f"{left}"  # more: it was retried by hand
+    @property
+    def attempts_text(self) -> str:
+        """How many attempts are left, in words; see ``own_attempts``."""
+        return self.own_attempts.text
 
     @property
     def failed_attempts(self) -> list[FailedAttempt]:

@@ -24,3 +24,22 @@ UNDOES = b'{"job":"Trip","$saga":{"steps":["book"],"why":"no money","allowed":3,
 )
 def test_spare_attempts_are_not_counted(body, allowed, left, text):
     assert JobInfo("q:s1:p1:1", JobState.PENDING, allowed, left, body=body).attempts_text == text
+
+
+RETRYING = b'{"job":"Bill","$again":{"due_ms":1,"schedule":"every 60.0"}}'
+
+
+@pytest.mark.parametrize(
+    ("unique", "body", "allowed", "left", "text"),
+    [
+        ("Bill every 60.0", None, 36, 36, "20 of 20"),
+        ("Bill every 60.0", None, 36, 35, "19 of 20"),
+        ("Bill every 60.0", None, 36, 3, "0 of 20"),
+        ("Bill cron 0 3 * * * Europe/Berlin", None, 17, 17, "1 of 1"),
+        ("sync every customer", None, 20, 20, "20 of 20"),
+        (None, RETRYING, 36, 36, "20 of 20"),
+    ],
+)
+def test_spare_attempts_of_a_periodic_job_are_not_counted(unique, body, allowed, left, text):
+    info = JobInfo("q:s1:p1:1", JobState.PENDING, allowed, left, body=body, unique=unique)
+    assert info.attempts_text == text
