@@ -15,7 +15,7 @@ from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import moment, print_json, visible
 from pinlater.durations import NumberRange
-from pinlater.errors import ServerError
+from pinlater.errors import EXIT_UNAVAILABLE, ServerError
 
 if TYPE_CHECKING:
     from pinlater.triage.findings import Finding, Severity
@@ -112,10 +112,11 @@ def doctor(
     be intended.
 
     With --every, it keeps checking. It prints a finding when it is new, when it gets worse, once an hour while it
-    lasts, and when it is gone. A finding is gone when two checks in a row have looked for it and not found it.
+    lasts, and when it is gone. A finding is gone when two checks in a row have looked for it and not found it. What
+    cannot be read goes to stderr, once.
 
-    Exit status: 0 nothing is wrong; 1 there is a finding of --level or worse; 69 no server answers. With --every:
-    0 after SIGTERM.
+    Exit status: 0 nothing is wrong; 1 there is a finding of --level or worse; 69 no server answers, or no metrics can
+    be read at the address of --admin. With --every: 0 after SIGTERM.
     """
     import asyncio  # here and below: the help of the program, which imports all commands, needs none of this
 
@@ -138,24 +139,31 @@ async def _look_once(session: Session, queues: Sequence[str], admin: str | None,
     from pinlater.cli.examination import Examination
     from pinlater.triage.store_rules import server_away
 
-    seen, not_told = "", list[str]()
+    readings: Readings | None = None
     async with session.async_client() as client:
         try:
             readings, findings = await Examination(session, client, queues, admin).look()
         except ServerError as error:
             findings = [server_away(error)]
-        else:
-            seen, not_told = _seen(readings), list(readings.not_told)
+    not_told = [] if readings is None else list(readings.not_told)
     if session.as_json:
         print_json({"findings": [finding.to_json() for finding in findings], "not_told": not_told})
     else:
         _print_findings(findings)
-        for missing in not_told:
-            click.echo(f"not looked at: {visible(missing)}", err=True)
-        if not findings:
+        print_not_told(not_told)
+        if readings is not None and not findings:
             unseen = "; add --admin to have the store's disk and speed checked, too" if admin is None else ""
-            click.echo(f"nothing is wrong ({seen}){unseen}")
-    return int(any(finding.severity.is_at_least(least) for finding in findings))
+            limited = " in what was looked at" if not_told else ""
+            click.echo(f"nothing is wrong{limited} ({_seen(readings)}){unseen}")
+    if any(finding.severity.is_at_least(least) for finding in findings):
+        return 1
+    return EXIT_UNAVAILABLE if readings is None or readings.unchecked else 0
+
+
+def print_not_told(missing: Sequence[str]) -> None:
+    """Print to stderr what could not be read."""
+    for each in missing:
+        click.echo(f"not looked at: {visible(each)}", err=True)
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 import click
 
 from pinlater.cli.command import Session
+from pinlater.cli.doctor import print_not_told
 from pinlater.cli.examination import Examination
 from pinlater.cli.notifications import AlertSender
 from pinlater.cli.output import print_json, visible
@@ -50,12 +51,15 @@ async def watch(
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     book = AlertBook(least)
     sender = AlertSender(command, webhook, ", ".join(map(str, session.server_set().addresses())))
+    not_told: Sequence[str] = ()
     async with session.async_client() as client:
         examination = Examination(session, client, queues, admin)
         while not ended.is_set():
             started = time.monotonic()
-            findings, unchecked = await _findings(examination)
+            findings, unchecked, missing = await _findings(examination)
             alerts = book.update(findings, started, unchecked)
+            print_not_told([each for each in missing if each not in not_told])
+            not_told = missing
             took = time.monotonic() - started
             for alert in alerts:
                 _print(alert, as_json=session.as_json)
@@ -65,15 +69,18 @@ async def watch(
                 await asyncio.wait_for(ended.wait(), max(left, 0.0))
 
 
-async def _findings(examination: Examination) -> tuple[list[Finding], Collection[Kind]]:
-    """Return what is wrong, and the kinds that could not be checked; an unreachable server is a finding, too."""
+async def _findings(examination: Examination) -> tuple[list[Finding], Collection[Kind], Sequence[str]]:
+    """Return what is wrong, the kinds that could not be checked, and what could not be read.
+
+    An unreachable server is a finding, too.
+    """
     try:
         readings, findings = await examination.look()
     except QueueNotFound:
         raise
     except PinLaterError as error:
-        return [server_away(error)], _ALL_BUT_SERVER_AWAY
-    return findings, readings.unchecked
+        return [server_away(error)], _ALL_BUT_SERVER_AWAY, ()
+    return findings, readings.unchecked, readings.not_told
 
 
 def _print(alert: Alert, *, as_json: bool) -> None:

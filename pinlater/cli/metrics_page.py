@@ -58,6 +58,9 @@ class AdminPort:
                 if path != "/readyz" or refusal.code != HTTPStatus.SERVICE_UNAVAILABLE:
                     raise OSError(f"{path} is refused with status {refusal.code}") from None
                 return refusal.code, refusal.read(_MAX_BYTES).decode("utf-8", "replace")
+        except urllib.error.URLError as error:
+            reason = getattr(error.reason, "strerror", None) or error.reason
+            raise OSError(f"the address does not answer ({reason}); is this an admin port?") from None
         except HTTPException as error:
             raise OSError(f"{path} has no HTTP answer ({type(error).__name__}); is this an admin port?") from None
 

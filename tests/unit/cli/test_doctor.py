@@ -70,7 +70,6 @@ def test_nothing_is_wrong(tool_run, server):
     seen = "nothing is wrong (2 queues, 0 workers)"
     unseen = "add --admin to have the store's disk and speed checked, too"
     assert tool_run("doctor") == (0, f"{seen}; {unseen}\n", "")
-    assert tool_run("doctor", "--admin", "http://127.0.0.1:1")[1] == f"{seen}\n"
     assert tool_run("doctor", "sms")[0] == 0
 
 
@@ -135,14 +134,41 @@ def test_metrics_that_cannot_be_read_are_no_finding(tool_run, server, web, page)
     web.pages = {"/metrics": page, "/elsewhere": ("pinlater_store_bytes 1", 200)}
     server.answer = answers(getOldestDueTimestamps={})
     status, out, err = tool_run("doctor", "--admin", web.url)
-    assert (status, out[:7]) == (0, "nothing")
+    assert (status, out[:7]) == (69, "nothing")
     assert err.startswith("not looked at: the server's metrics: ")
+
+
+def test_an_admin_port_that_does_not_answer_is_no_finding_but_no_success(tool_run, server):
+    server.answer = answers(getOldestDueTimestamps={})
+    metrics = "the server's metrics: the address does not answer (Connection refused); is this an admin port?"
+    status, out, err = tool_run("doctor", "--admin", "http://127.0.0.1:1")
+    assert (status, out) == (69, "nothing is wrong in what was looked at (2 queues, 0 workers)\n")
+    assert err == f"not looked at: {metrics}\n"
+    server.answer = answers()
+    assert tool_run("doctor", "--admin", "http://127.0.0.1:1")[0] == 1  # a finding comes first
+
+
+def test_a_watch_says_once_what_it_cannot_read(server, capsys, monkeypatch):
+    looks = []
+
+    def answer(call):
+        if call.method == "getQueueSettings":
+            looks.append(call)
+            if len(looks) > 3:
+                os.kill(os.getpid(), signal.SIGTERM)
+        return answers()(call)
+
+    server.answer = answer
+    monkeypatch.setattr(doctor_watch, "_REST_FACTOR", 0)
+    session = Session(servers=(str(server.address),), timeout=2.0)
+    asyncio.run(doctor_watch.watch(session, (), **WATCH | {"admin": "http://127.0.0.1:1"}))
+    assert capsys.readouterr().err.count("not looked at: the server's metrics: ") == 1
 
 
 def test_an_admin_port_that_does_not_speak_http_is_no_finding(tool_run, server, no_http):
     server.answer = answers(getOldestDueTimestamps={})
     status, out, err = tool_run("doctor", "--admin", no_http)
-    assert (status, out[:7]) == (0, "nothing")
+    assert (status, out[:7]) == (69, "nothing")
     assert (
         err
         == "not looked at: the server's metrics: /metrics has no HTTP answer (BadStatusLine); is this an admin port?\n"
