@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +22,9 @@ from pinlater.jobs.job import RawJob
 
 if TYPE_CHECKING:
     from pinlater.model.policy import Policy
+
+_CLASS_NAME = re.compile(r"(?:\w+\.)*([A-Z]\w*)", re.ASCII)
+"""Pattern of what looks like a job class, perhaps with its module."""
 
 
 @command(
@@ -103,6 +108,23 @@ def enqueue(
         return
     job = make(file.read() if file is not None else (body or "").encode("utf-8", "surrogateescape"))
     _enqueue_one(session, queue, job, options | unique | shared)
+    if not modules and body is not None and (why := _why_raw(body, queue)):
+        click.echo(f"pinlater: note: the text was stored as it is, for a RawJob class: {why}", err=True)
+
+
+def _why_raw(body: str, queue: str | None) -> str:
+    """Return why a body that seems to be meant for a job class is for none; empty if it does not seem to be."""
+    if found := _CLASS_NAME.fullmatch(body):
+        return (
+            f'a job of class {found[1]} is JSON with its fields: pinlater enqueue {queue} \'{{"job": "{found[1]}"}}\''
+        )
+    if not body.lstrip().startswith("{"):
+        return ""
+    try:
+        json.loads(body)
+    except ValueError as error:
+        return f"it is not JSON, as a job of a class is: {error}"
+    return ""
 
 
 def _enqueue_one(session: Session, queue: str | None, job: RawJob, options: dict[str, Any]) -> None:

@@ -264,3 +264,28 @@ def test_lines_of_a_file_from_windows(tool_run, server, stdin):
     stdin(b'\xef\xbb\xbf{"a": 1}\r\n\r\n{"a": 2}\r\n')
     assert tool_run("enqueue", "email", "--json-lines", "-") == (0, "2 jobs enqueued\n", "")
     assert [job.body for job in request(server).jobs] == [b'{"a": 1}', b'{"a": 2}']
+
+
+@pytest.mark.parametrize("body", ["Greet", "my_jobs.Greet"])
+def test_a_class_name_alone_is_stored_as_it_is_with_a_note(tool_run, server, body):
+    server.answer = enqueued
+    status, out, err = tool_run("enqueue", "greetings", body)
+    assert (status, out) == (0, "email:s1:p1:1\n")
+    assert "the text was stored as it is, for a RawJob class: a job of class Greet is JSON" in err
+    assert """pinlater enqueue greetings '{"job": "Greet"}'""" in err
+    assert request(server).jobs[0].body == body.encode()
+
+
+@pytest.mark.parametrize("body", ["{'job': 'Greet'}", '{"job": "Greet"', " {job: Greet}"])
+def test_a_body_that_was_to_be_json_is_stored_as_it_is_with_a_note(tool_run, server, body):
+    server.answer = enqueued
+    status, out, err = tool_run("enqueue", "greetings", body)
+    assert (status, out) == (0, "email:s1:p1:1\n")
+    assert "for a RawJob class: it is not JSON, as a job of a class is: Expecting" in err
+    assert request(server).jobs[0].body == body.encode()
+
+
+@pytest.mark.parametrize("body", ['{"job": "Greet"}', '{"user": 4}', "hello", "Hello, you", "3", ""])
+def test_other_bodies_are_stored_without_a_note(tool_run, server, body):
+    server.answer = enqueued
+    assert tool_run("enqueue", "greetings", body) == (0, "email:s1:p1:1\n", "")
