@@ -194,7 +194,7 @@ def test_a_full_server_refuses_new_jobs_and_changes_nothing(bench, service, shar
     with service.client() as client:
         client.config_set("maxmemory", 1)
         for refused in (shard.enqueue_jobs(QUEUE, [new_job()]), shard.import_jobs(QUEUE, [FROM_ELSEWHERE])):
-            with pytest.raises(ShardFull, match="accepts no new jobs"):
+            with pytest.raises(ShardFull, match="no new jobs: its memory is full; raise maxmemory"):
                 bench.run(refused)
         client.config_set("maxmemory", 0)
     assert bench.count(shard) == 1

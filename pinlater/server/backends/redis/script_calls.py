@@ -41,8 +41,17 @@ _REJECTING_WRITES = ("MISCONF", "NOREPLICAS")
 _STORING = frozenset({"create_queue", "enqueue", "import_jobs"})
 """Scripts that store jobs, or begin the queue for them: if a shard refuses them, another one may take the jobs."""
 
+_MAKE_ROOM = "raise maxmemory of its Redis, or make room, such as by: pinlater delete-jobs QUEUE --state succeeded"
+
 _BUSY = "BUSY "
 """Start of the error of a server that is running somebody's script for long, and executes nothing else meanwhile."""
+
+
+def _reason(error: ResponseError) -> str:
+    """Return the text of an error; if the memory is full, with what to do."""
+    if isinstance(error, OutOfMemoryError):
+        return f"its memory is full; {_MAKE_ROOM}"
+    return str(error)
 
 
 class Woken(NamedTuple):
@@ -189,7 +198,7 @@ class ScriptRunner:
             _, queue_of_parent, priority, local_id = text.split()
             return parent_refused(f"{queue_of_parent}:s{self.name}:p{priority}:{local_id}")
         if is_storing and (isinstance(error, OutOfMemoryError) or text.startswith(_REJECTING_WRITES)):
-            return ShardFull(f"shard {self.name} accepts no new jobs: {text}")  # another shard may accept them
+            return ShardFull(f"shard {self.name} accepts no new jobs: {_reason(error)}")  # another shard may
         return self._error(error)
 
     def _error(self, error: ResponseError) -> Exception:
@@ -202,5 +211,5 @@ class ScriptRunner:
             if isinstance(error, MovedError):
                 return key_moved(self.name)
         elif not text.startswith(_BUSY):
-            return UnknownError(f"shard {self.name} refused the call, nothing was changed: {text}")
+            return UnknownError(f"shard {self.name} refused the call, nothing was changed: {_reason(error)}")
         return ShardUnreachable(f"shard {self.name} cannot serve: {text}")
