@@ -324,7 +324,8 @@ class JobContext(StepContext):
         Raises:
             EventTimeout: no event arrived in time. Later attempts get this error again, even if an event has arrived
                 since: that is for the next use of the name. A job that does not catch it is given up.
-            EventInvalid: the value does not fit ``kind``; the next use of the name gets the next event.
+            EventInvalid: the value does not fit ``kind``; the next use of the name gets the next event. Later attempts
+                get this error again, unless their code has a ``kind`` that allows the value.
             ValueError: the name is too long for an event, or contains NUL; or ``timeout`` is not finite.
             JobSleeps: the event has not arrived. This ends the attempt; do not catch it.
             JobInterrupted: the attempt was already interrupted.

@@ -115,4 +115,7 @@ def _value(name: str, message: ReceivedMessage, kind: Any) -> Any:
     try:
         return msgspec.json.decode(message.payload, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise EventInvalid(f"event {name!r} does not fit {getattr(kind, '__name__', kind)}: {error}") from error
+        raise EventInvalid(
+            f"event {name!r} does not fit {getattr(kind, '__name__', kind)}: {error}; deploy a type that allows it, or "
+            "catch EventInvalid and wait for the next one"
+        ) from error

@@ -229,7 +229,7 @@ def test_a_sleep_beside_a_wait_lasts_to_its_end():
 def test_an_event_of_another_type_is_an_error_and_the_next_one_is_for_the_next_wait():
     class Careful(Job, queue="articles"):
         def run(self, context):
-            with pytest.raises(EventInvalid, match="event 'approval' does not fit Approval"):
+            with pytest.raises(EventInvalid, match="not fit Approval: Expected `object`, got `int`; deploy a type"):
                 context.wait_for("approval", Approval)
             assert context.wait_for("approval", Approval) == Approval(by="ada")
 
@@ -247,3 +247,18 @@ def test_an_event_that_nobody_can_send_is_not_waited_for(name):
 def test_a_name_may_not_look_like_a_counted_one():
     with pytest.raises(ValueError, match="without #number"):
         FakeContext(Publish()).wait_for("approval#2")
+
+
+def test_a_type_that_is_deployed_later_may_allow_the_value_of_an_event():
+    class Before(Job, queue="articles"):
+        def run(self, context):
+            context.wait_for("approval", Approval)
+
+    class After(Job, queue="articles"):
+        def run(self, context):
+            assert context.wait_for("approval", Approval | int) == 3
+
+    context = FakeContext(Before(), events={"approval": [3]})
+    with pytest.raises(EventInvalid):
+        Before().run(context)
+    After().run(FakeContext(previous=context, events={"approval": [3]}))
