@@ -105,13 +105,13 @@ def _rows(report: WorkerReport, now_ms: float) -> Iterator[list[str]]:
 
 def _unknown(reports: Sequence[WorkerReport], queue: str | None, now_ms: float) -> Iterator[str]:
     """Yield a line for each job class that workers do not know."""
-    from pinlater.client.unknown_classes import unknown_classes
+    from pinlater.client.unknown_classes import jobs_of_class, unknown_classes
     from pinlater.triage.texts import times
 
     for jobs in unknown_classes(reports, queue):
         ago = duration(max(now_ms - (jobs.last_ms or 0), 0) / 1000)
         yield (
-            f"no worker can read jobs of class {visible(jobs.name)} in queue {visible(jobs.queue)}: "
+            f"no worker can read {visible(jobs_of_class(jobs.name))} in queue {visible(jobs.queue)}: "
             f"given back {times(jobs.returned or 0)}, the last time {ago} ago"
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pinlater.model.class_name import NO_CLASS
 from pinlater.model.workers import UnknownJobs, WorkerReport
 
 
@@ -21,3 +22,15 @@ def unknown_classes(reports: Iterable[WorkerReport], queue: str | None = None) -
             returned = (known.returned or 0) + (jobs.returned or 0)
             found[jobs[:2]] = UnknownJobs(*jobs[:2], returned, max(known.last_ms or 0, jobs.last_ms or 0))
     return [found[key] for key in sorted(found)]
+
+
+def jobs_of_class(name: str) -> str:
+    """Return which jobs workers cannot read, in words: those of a class, or those whose bodies name none."""
+    return "jobs without a class" if name == NO_CLASS else f"jobs of class {name}"
+
+
+def deployment_for(name: str) -> str:
+    """Return a sentence that says what to deploy for jobs of a class that workers cannot read."""
+    if name == NO_CLASS:
+        return "If another program writes them, deploy a RawJob class for the queue; if not, delete or edit them."
+    return f"Deploy workers that load {name}, with fields that fit."

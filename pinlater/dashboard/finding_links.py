@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pinlater.dashboard.addresses import address
+from pinlater.model.class_name import NO_CLASS
 from pinlater.triage.findings import Finding, Kind
 
 
@@ -14,9 +15,6 @@ class FindingLink(NamedTuple):
     path: str
     label: str
 
-
-_NO_CLASS = "(unreadable)"
-"""What workers report as the class of bodies that name none."""
 
 STORE_KINDS = {Kind.SERVER_AWAY, Kind.SERVER_NOT_READY, Kind.SHARD_AWAY, Kind.STORE_FULL, Kind.STORE_SLOW}
 """Findings about the server and its store, which the Server page shows, too."""
@@ -48,7 +46,7 @@ def link_of(finding: Finding, *, can_search: bool = True) -> FindingLink:
     if kind in _WORKER:
         return FindingLink(address("/workers", {"worker": finding.worker}), "Worker")
     if kind is Kind.UNKNOWN_CLASS:
-        job = finding.job if can_search and finding.job != _NO_CLASS else ""
+        job = finding.job if can_search and finding.job != NO_CLASS else ""
         return FindingLink(address("/jobs", {"queue": queue, "state": "scheduled", "class": job}), "Jobs")
     if kind is Kind.RETRYING:
         return FindingLink(address("/jobs", {"queue": queue, "state": "retrying"}), "Jobs")

@@ -6,6 +6,9 @@ import msgspec
 
 from pinlater.model.kept_mark import class_in
 
+NO_CLASS = "(unreadable)"
+"""Name under which workers report jobs whose bodies name no class."""
+
 
 class _Tag(msgspec.Struct):
     job: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pinlater.client.unknown_classes import unknown_classes
+from pinlater.client.unknown_classes import deployment_for, jobs_of_class, unknown_classes
+from pinlater.model.class_name import NO_CLASS
 from pinlater.model.silence import silent_since_ms
 from pinlater.model.workers import WorkerProcess, WorkerReport
 from pinlater.triage.findings import Finding, Kind, Severity
@@ -18,19 +19,24 @@ def unknown_class(readings: Readings, _: Thresholds) -> Iterator[Finding]:
     for unknown in unknown_classes(readings.reports):
         if unknown.queue not in readings.settings:
             continue
-        name = shortened(unknown.name, 80)
+        what = jobs_of_class(shortened(unknown.name, 80))
+        is_classless = unknown.name == NO_CLASS
+        why = (
+            "their bodies are not JSON that names a class"
+            if is_classless
+            else "they do not know the class, or cannot read its fields, as the status of such a job says"
+        )
         ago = span(readings.age_seconds(unknown.last_ms or readings.at_ms))
         yield Finding(
             Kind.UNKNOWN_CLASS,
             Severity.CRITICAL,
             f"{unknown.queue} {unknown.name}",
-            f"No worker of queue {unknown.queue} can read jobs of class {name}",
-            f"Workers have given back jobs of class {name} in queue {unknown.queue} {times(unknown.returned or 0)}, "
-            f"the last time {ago} ago: they do not know the class, or cannot read its fields, as the status of such a "
-            "job says.",
-            f"Deploy workers that load {name}, with fields that fit. Until then its jobs wait; after the workers' "
+            f"No worker of queue {unknown.queue} can read {what}",
+            f"Workers have given back {what} in queue {unknown.queue} {times(unknown.returned or 0)}, the last time "
+            f"{ago} ago: {why}.",
+            f"{deployment_for(shortened(unknown.name, 80))} Until then the jobs wait; after the workers' "
             "--unknown-after they fail.",
-            f"pinlater workers --queue {unknown.queue}",
+            f"pinlater scan {unknown.queue} --future" if is_classless else f"pinlater workers --queue {unknown.queue}",
             None,
             unknown.queue,
             unknown.name,

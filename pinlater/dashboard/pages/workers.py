@@ -8,7 +8,7 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pinlater.client.unknown_classes import unknown_classes
+from pinlater.client.unknown_classes import deployment_for, jobs_of_class, unknown_classes
 from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
 from pinlater.dashboard.claim_holders import MOST_JOBS
 from pinlater.dashboard.figures import PARKED
@@ -72,6 +72,8 @@ async def workers(request: Request) -> Response:
         most_shown=_MOST_SHOWN,
         most_jobs=MOST_JOBS,
         unknown=unknown_classes(reports, queue or None),
+        jobs_of_class=jobs_of_class,
+        deployment_for=deployment_for,
         silent={report.id for report in reports if is_silent(report, time.time() * 1000)},
         clock_off_ms=int(Thresholds().clock_seconds * 1000),
         parked=None if recent is None else int(recent[2].gauges.get(PARKED, 0)),

@@ -7,6 +7,7 @@ import logging
 import os
 from time import monotonic_ns
 
+from pinlater.model.class_name import NO_CLASS
 from pinlater.worker.claim_table.counters import CANCELLED, UNREADABLE, ProcessCounters
 from pinlater.worker.claim_table.snapshot import SUCCEEDED
 from pinlater.worker.processes.periodic_scheduler import PeriodicScheduler
@@ -83,7 +84,7 @@ class OutcomeRecorder:
             self._ack_buffer.release(batch, [position], outcome)
             return  # the release can wait for others: if this process died now, the job would only be due at once
         if outcome.ending == UNREADABLE:
-            self._counters.count_ending_of(queue, f"({UNREADABLE})", UNREADABLE, nanoseconds)
+            self._counters.count_ending_of(queue, NO_CLASS, UNREADABLE, nanoseconds)
         else:
             self._counters.count_ending(queue, kind, outcome.ending, nanoseconds)
         if isinstance(outcome, LostClaim):
@@ -122,4 +123,4 @@ class OutcomeRecorder:
         """Return the name under which an unknown class is counted; the number of names is limited."""
         if len(self._unknown_names) < _MOST_UNKNOWN_NAMES:
             self._unknown_names.add(name)
-        return name if name in self._unknown_names else f"({UNREADABLE})"
+        return name if name in self._unknown_names else NO_CLASS

@@ -19,7 +19,7 @@ from pinlater.errors import BodyInvalid
 from pinlater.jobs.retry_delay import delay_ms
 from pinlater.model.backoff import DEFAULT_BACKOFF
 from pinlater.model.body_metadata import UnreadableMark, read_unreadable_mark, with_unreadable_mark
-from pinlater.model.class_name import name_in
+from pinlater.model.class_name import NO_CLASS, name_in
 from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.counters import UNREADABLE
 from pinlater.worker.session.batch import DequeuedBatch, queue_of
@@ -100,7 +100,7 @@ def release_seconds(age_seconds: float, chance: Callable[[], float]) -> float:
 def label_of(body: bytes) -> str:
     """Return the class name in a body, if it is printable and short; otherwise a placeholder."""
     name = name_in(body)
-    return name if name and len(name) <= _MOST_NAME_CHARACTERS and name.isprintable() else f"({UNREADABLE})"
+    return name if name and len(name) <= _MOST_NAME_CHARACTERS and name.isprintable() else NO_CLASS
 
 
 def _known_since(batch: DequeuedBatch, position: int) -> int | None:

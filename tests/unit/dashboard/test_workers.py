@@ -13,6 +13,7 @@ from pinlater.dashboard.first_seen import ClaimHolder, FirstSeen
 from pinlater.dashboard.history import History
 from pinlater.dashboard.workforce import run_of, worker_overview
 from pinlater.model.attempts import Ack
+from pinlater.model.class_name import NO_CLASS
 from pinlater.model.jobs import JobInfo, NewJob
 from pinlater.model.state import JobState
 from pinlater.model.workers import RunningJob, UnknownJobs, WorkerProcess, WorkerReport
@@ -228,12 +229,19 @@ def test_classes_that_no_worker_knows_are_named(browser, client):
     client.report_worker(report("a", unknown=unknown), 30)
     text = text_of(browser.get("/workers"))
     assert (
-        "No worker can read jobs of class <New> in queue pins . Workers release its jobs without using up an attempt"
+        "No worker can read jobs of class <New> in queue pins . Workers release them without using up an attempt"
         in text
     )
     assert "12 times in the last minutes" in text
     assert "Newer" in text
     assert "Newer" not in text_of(browser.get("/workers?queue=pins"))
+
+
+def test_jobs_without_a_class_are_not_called_one(browser, client):
+    client.report_worker(report("a", unknown=[UnknownJobs("pins", NO_CLASS, 12, ago_ms(1))]), 30)
+    text = text_of(browser.get("/workers"))
+    assert "No worker can read jobs without a class in queue pins" in text
+    assert "deploy a RawJob class for the queue" in text
 
 
 def test_a_running_job_says_since_when_exactly_and_what_its_process_holds(browser, client):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pinlater.model.class_name import NO_CLASS
 from pinlater.model.workers import RunningJob, UnknownJobs
 from pinlater.triage.worker_rules import clock_off, memory_grows, unknown_class, worker_silent
 from tests.unit.triage.readings import NOW_MS, found, process, readings, worker
@@ -21,6 +22,15 @@ def test_a_class_that_no_worker_knows():
     once = [UnknownJobs("email", "Newsletter", 1, NOW_MS - 5000)]
     assert " in queue email once, " in found(unknown_class, readings(workers=[worker(unknown=once)]))[0].sentence
     assert found(unknown_class, readings(workers=[worker()])) == []
+
+
+def test_jobs_whose_bodies_name_no_class():
+    looked_at = readings(workers=[worker(unknown=[UnknownJobs("email", NO_CLASS, 2, NOW_MS - 5000)])])
+    [finding] = found(unknown_class, looked_at)
+    assert finding.title == "No worker of queue email can read jobs without a class"
+    assert "5 seconds ago: their bodies are not JSON that names a class." in finding.sentence
+    assert finding.advice.startswith("If another program writes them, deploy a RawJob class for the queue")
+    assert finding.command == "pinlater scan email --future"
 
 
 def test_the_connection_of_a_worker_ends():
