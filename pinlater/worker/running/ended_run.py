@@ -28,7 +28,7 @@ from pinlater.jobs.waiting import JobWaits
 from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.running.mismatch import REASONS
 from pinlater.worker.running.run_context import RunContext
-from pinlater.worker.running.undoing import undo_first
+from pinlater.worker.running.undoing import has_undone, undo_first
 from pinlater.worker.session.outcome import (
     Failure,
     Interruption,
@@ -111,6 +111,8 @@ class EndedRun:
             return self._failure(reason, None, "discarded", with_traceback=False)
         if isinstance(reason, JobExpired | ResultTooLarge | SagaUndone) or context.options.gives_up_on(reason):
             return self._given_up(reason)
+        if has_undone(context):
+            return self._given_up(reason, " (its sagas are undone)")
         if context.gives_up_after(reason):
             return self._given_up(reason, " (final: no retry would help)")
         return self._failed(reason)

@@ -122,12 +122,16 @@ class Runner:
     def _tick_of(self, job: Job, context: RunContext, body: bytes) -> Tick | SpentRun | None:
         """Return the tick of a periodic job, or a ``SpentRun`` of a job without attempts left; None for other jobs."""
         again = read_recurrence(body)
-        if again is None or not again.schedule:
-            return SpentRun(context, int(self._now() * 1000)) if is_spent(context) else None
-        tick = Tick(job, context, again, self._now)
-        if tick.is_over and tick.outcome is not None:
-            tick.outcome = tick.after(undo_before(context, tick.outcome, int(self._now() * 1000)))
-        return tick
+        self._running.job = context  # its log lines name the job, too, though it may not run
+        try:
+            if again is None or not again.schedule:
+                return SpentRun(context, int(self._now() * 1000)) if is_spent(context) else None
+            tick = Tick(job, context, again, self._now)
+            if tick.is_over and tick.outcome is not None:
+                tick.outcome = tick.after(undo_before(context, tick.outcome, int(self._now() * 1000)))
+            return tick
+        finally:
+            self._running.job = None
 
     def _attempt(
         self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int

@@ -51,10 +51,16 @@ def undo_first(context: RunContext, outcome: Failure, error: BaseException, now_
     if not context.is_last_attempt and outcome.delay_ms is None:
         return replace(outcome, delay_ms=delay_ms(context.options.backoff, context.attempt))
     if context.is_last_attempt:
-        log.error("%s gives up to undo %s", context, ", ".join(map(repr, mark.steps)))
+        log.error("%s gives up to undo %s", context.options.name, ", ".join(map(repr, mark.steps)))
         left = ", ".join(f"{key!r}" for key in mark.steps)
         return replace(outcome, status=f"{outcome.status}not undone, and left so: {left}\n")
     return outcome
+
+
+def has_undone(context: RunContext) -> bool:
+    """Return whether a job that has given up has nothing left to undo, so that it gets no further attempt."""
+    mark = context.saga_mark
+    return mark is not None and bool(mark.why) and not mark.steps
 
 
 class SpentRun:
@@ -102,7 +108,7 @@ def _origin(now_ms: int) -> str:
 
 
 def _begin(context: RunContext, outcome: Failure, why: str, now_ms: int, *, is_cancelled: bool = False) -> Undoing:
-    log.warning("%s gives up; its sagas are undone first", context)
+    log.warning("%s gives up; its sagas are undone first", context.options.name)
     body = context.body_to_undo(why, is_cancelled=is_cancelled)
     attempts = max(context.attempts_allowed, UNDO_ATTEMPTS)
     return Undoing(body, now_ms, attempts, outcome.status, outcome.ending)

@@ -348,11 +348,27 @@ def test_a_raw_job_has_no_place_for_it():
         FakeContext(Raw(body=b"")).saga()
 
 
+class Cheap(Job, queue="trips", attempts=2, backoff=Constant(0)):
+    def run(self, context):
+        with context.saga() as saga:
+            saga.step("book", book, "flight", undo=cancel)
+            raise ValueError("too expensive")
+
+
+def test_a_job_whose_error_comes_again_while_it_undoes_is_said_to_be_given_up(caplog):
+    client = run(Cheap())
+    assert done == ["flight", *undone("flight")]
+    assert endings(client) == [("failed", False), ("failed", True), ("discarded", False)]
+    assert "Cheap given up: ValueError: too expensive (its sagas are undone)" in caplog.text
+    assert "ValueError: too expensive (its sagas are undone)" in client.outcomes[-1].status
+    assert caplog.text.count("next attempt in") == 1
+
+
 def test_it_is_logged_that_a_job_undoes(caplog):
     caplog.set_level(logging.WARNING)
     failures["payment"] = 2
     run(Trip())
-    assert "gives up; its sagas are undone first" in caplog.text
+    assert "Trip gives up; its sagas are undone first" in caplog.text
     assert "Trip given up: SagaUndone" in caplog.text
     assert caplog.text.count("next attempt in") == 1
 
