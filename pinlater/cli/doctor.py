@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pinlater.triage.findings import Finding, Severity
     from pinlater.triage.readings import Readings
 
-_WIDTH = 80
+_WRAPPER = textwrap.TextWrapper(80, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+"""Keeps options such as ``--unknown-after`` in one piece, so that they can be copied."""
 _MOST_OF_A_KIND = 5
 _LEVELS = ("notice", "warning", "critical")
 
@@ -183,7 +184,7 @@ def print_finding(finding: Finding) -> None:
     since = "" if finding.group_id is None else f" The first failure was at {moment(finding.since_ms)}."
     click.echo(f"{finding.severity.value.upper()}  {visible(finding.title)}")
     for text in (f"{finding.sentence}{since}", finding.advice):
-        click.echo(textwrap.fill(visible(text), _WIDTH, initial_indent="  ", subsequent_indent="  "))
+        click.echo(_WRAPPER.fill(visible(text)))
     if finding.command:
         click.echo(f"    {visible(finding.command)}")
     click.echo()

@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from pinlater.cli import doctor_watch, examination
+from pinlater.cli import doctor, doctor_watch, examination
 from pinlater.cli.command import Session
 from pinlater.cli.metrics_page import checked_url
 from pinlater.errors import NoHealthyShards
 from pinlater.protocol.messages import PinLaterQueueSettings, PinLaterScanJobsResponse
 from pinlater.server.metrics import Metrics, render_prometheus
-from pinlater.triage.findings import Severity
+from pinlater.triage.findings import Finding, Kind, Severity
 
 WATCH = {"admin": None, "least": Severity.WARNING, "every": 0.01, "command": (), "webhook": None}
 
@@ -44,6 +44,13 @@ def test_it_says_what_is_wrong_and_what_to_do(tool_run, server):
     assert lines[1].startswith("  Queue email is paused. 40 jobs wait, the first for 2 hours; the pause may be")
     assert "    pinlater resume email" in lines
     assert max(map(len, lines)) <= 80
+
+
+def test_lines_are_not_broken_within_an_option(capsys):
+    for length in range(60, 80):
+        advice = f"{'x' * length} --unknown-after is longer"
+        doctor.print_finding(Finding(Kind.PAUSED, Severity.WARNING, "email", "Paused", "It is.", advice))
+    assert capsys.readouterr().out.count("--unknown-after") == 20
 
 
 def test_of_each_kind_the_first_ones_are_printed(tool_run, server):
