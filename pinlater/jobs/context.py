@@ -103,6 +103,7 @@ class JobContext(StepContext):
             note: a text to show beside the numbers.
 
         Raises:
+            TypeError: an amount is not a number.
             ValueError: a number is negative or not finite.
             BodyInvalid: the job is a ``RawJob``, whose body cannot hold it.
             BodyTooLarge: as in ``checkpoint``.

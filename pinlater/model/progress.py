@@ -23,7 +23,13 @@ class Progress(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for number in (self.done, 0 if self.total is None else self.total):
-            if not (math.isfinite(number) and number >= 0):
+            try:
+                is_amount = math.isfinite(number) and number >= 0
+            except TypeError:
+                raise TypeError(
+                    f"progress({self.done!r:.80}, {self.total!r:.80}): amounts of work are numbers; a text is note=…"
+                ) from None
+            if not is_amount:
                 raise ValueError(
                     f"progress({self.done}, {self.total}): amounts of work must be finite and not negative"
                 )

@@ -254,6 +254,12 @@ def test_progress_has_to_be_a_number_of_something(bench, numbers):
         bench.context().progress(*numbers)
 
 
+@pytest.mark.parametrize("numbers", [("half",), (1, "2"), (None,)])
+def test_a_text_is_no_amount_of_work(bench, numbers):
+    with pytest.raises(TypeError, match=r"amounts of work are numbers; a text is note=…"):
+        bench.context().progress(*numbers)
+
+
 def test_a_raw_job_has_no_progress(bench):
     with pytest.raises(BodyInvalid, match="RawJob"):
         bench.context(Raw(body=b"\xff")).progress(1)
