@@ -32,6 +32,8 @@ class BodyChecker:
     def __init__(self, modules: Sequence[str], queue: str | None) -> None:
         self._codec = JobCodec(load_job_classes(modules))
         self._queue = queue
+        raw = (kind.job_options for kind in self._codec.kinds if issubclass(kind, RawJob))
+        self._takes_any = any(options.queue == queue for options in raw)
         self._kinds: dict[type[Job], type[RawJob]] = {}
 
     def kind_of(self, body: bytes) -> type[RawJob]:
@@ -40,10 +42,11 @@ class BodyChecker:
         Raises:
             BodyInvalid: the body fits no class.
         """
-        if self._queue is None and name_in(body) is None:
+        if not self._takes_any and name_in(body) is None:
+            names, meant = self._codec.names, body.decode(errors="replace")
             raise BodyInvalid(
-                f'{_fault_of(body)}, such as {{"job": "{self._codec.names[0]}"}}; '
-                f"the classes are {', '.join(self._codec.names)}"
+                f'{_fault_of(body)}, such as {{"job": "{meant if meant in names else names[0]}"}}; '
+                f"the classes are {', '.join(names)}"
             )
         job = self._codec.decode(self._queue or "", body)
         kind = type(job)

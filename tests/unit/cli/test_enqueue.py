@@ -170,6 +170,13 @@ def test_a_body_that_is_not_json_is_told_so(tool_run, server, app):
     assert 'write one that names its class, such as {"job": "Scan"}; the classes are Scan, SendLetter' in err
 
 
+@pytest.mark.parametrize("queue", [[], ["letters"]])
+def test_the_name_of_a_class_is_no_body(tool_run, server, app, queue):
+    status, _, err = tool_run("enqueue", "--app", app, *queue, "SendLetter")
+    assert (status, server.calls) == (1, [])
+    assert 'write one that names its class, such as {"job": "SendLetter"}; the classes are Scan, SendLetter' in err
+
+
 @pytest.mark.parametrize(
     "case",
     [
