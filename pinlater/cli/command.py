@@ -145,6 +145,25 @@ class Command(click.Command):
         self._common = [option for option in _common_options() if option.name in common]
         self.params.extend(self._common)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; errors name this command, and what to write for an option that it does not have."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise self._explained(error) from None
+        except click.BadOptionUsage as error:  # an option without a value: click does not say of which command
+            raise click.BadOptionUsage(error.option_name, error.message, ctx) from None
+
+    def _explained(self, error: click.NoSuchOption) -> click.UsageError:
+        """Say so if what is given as an option is an argument."""
+        name = error.option_name.lstrip("-").replace("-", "_")
+        arguments = [each for each in self.params if isinstance(each, click.Argument)]
+        if all(each.name not in {name, f"{name}s"} for each in arguments):
+            return error
+        usage = " ".join([f"pinlater {self.name}", *(each.human_readable_name for each in arguments)])
+        hint = f"Write it without one: {usage}."
+        return click.UsageError(f"No such option {error.option_name!r}. {hint}", error.ctx)
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of the command, then the common ones."""
         for title, is_common in (("Options", False), ("Server and output", True)):

@@ -87,6 +87,23 @@ def test_wrong_use_is_one_line_and_its_status(tool_run, words, status, text):
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["scan", "q", "--status", "failed"], "Did you mean '--state'? See "),
+        (["scan", "q", "--countdown", "5"], "No such option '--countdown'. See "),
+        (["enqueue", "--queue", "q"], "'--queue'. Write it without one: pinlater enqueue QUEUE BODY. See "),
+        (["pause", "--queue", "q"], "'--queue'. Write it without one: pinlater pause QUEUES. See "),
+        (["limit", "q", "--rate"], "Option '--rate' requires an argument. See "),
+        (["count", "q", "--server"], "Option '--server' requires an argument. See "),
+    ],
+)
+def test_an_option_that_is_wrong_says_what_to_write(tool_run, words, said):
+    status, out, err = tool_run(*words)
+    assert (status, out) == (2, "")
+    assert err.endswith(f"{said}pinlater {words[0]} --help.\n")
+
+
 def test_a_number_that_no_call_can_carry_is_2(tool_run, server):
     status, _, err = tool_run("dequeue", "email", "--limit", "9999999999")
     assert (status, server.methods) == (2, [])
