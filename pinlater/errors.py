@@ -155,11 +155,12 @@ class Retry(JobError):
     """
 
     def __init__(self, after: float | None = None, reason: str = "") -> None:
-        if isinstance(after, str):
-            raise TypeError(
-                f"Retry({after!r}): after is a number of seconds; to give a reason, write Retry(reason={after!r})"
-            )
-        if after is not None and after < 0:
+        try:
+            is_negative = after is not None and after < 0
+        except TypeError:
+            hint = f"; to give a reason, write Retry(reason={after!r})" if isinstance(after, str) else ""
+            raise TypeError(f"Retry({after!r}): after is a number of seconds{hint}") from None
+        if is_negative:
             raise ValueError(f"Retry(after={after}): the delay in seconds cannot be negative")
         super().__init__(reason or (f"retry after {after:g} s" if after is not None else "retry"))
         self.after = after

@@ -33,12 +33,17 @@ class NextRun(NamedTuple):
         """Check the arguments.
 
         Raises:
+            TypeError: ``after`` is not a number.
             ValueError: both or neither are given, or the time is out of range.
         """
         if (after is None) == (at is None):
             raise ValueError("reschedule() takes after=seconds or at=moment; give one of them")
         if after is not None:
-            if not 0 <= after < _END_OF_TIME:
+            try:
+                is_in_range = 0 <= after < _END_OF_TIME
+            except TypeError:
+                raise TypeError(f"reschedule(after={after!r:.80}) takes a number of seconds") from None
+            if not is_in_range:
                 raise ValueError(f"reschedule(after={after}) takes seconds; they cannot be negative or endless")
             return cls(float(after), None)
         moment = at.timestamp() if isinstance(at, datetime) else at

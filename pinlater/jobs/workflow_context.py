@@ -14,7 +14,7 @@ from pinlater.jobs.child_calls import DEFAULT_BATCH, ChildCalls, Joined
 from pinlater.jobs.enqueue_options import CallOptions
 from pinlater.jobs.event_waits import EventWaits
 from pinlater.jobs.interruptible import InterruptibleContext, StepRun
-from pinlater.jobs.job import Job, RawJob
+from pinlater.jobs.job import Job, RawJob, not_a_job
 from pinlater.jobs.message_link import MessageLink
 from pinlater.jobs.name_counter import NameCounter
 from pinlater.jobs.options import JobOptions
@@ -101,6 +101,8 @@ class WorkflowContext(InterruptibleContext):
         self, job: Job[_T], *, name: str | None = None, timeout: float | None = None, **options: Unpack[CallOptions]
     ) -> _T:
         """Call another job; see ``JobContext.call``."""
+        if not isinstance(job, Job):
+            raise not_a_job(job)
         joined = self._join([job], name or job.job_options.name, timeout, DEFAULT_BATCH, options)
         result: _T = joined.results()[0]
         return result

@@ -1,5 +1,7 @@
 """The tree of errors, and its likeness to the wire contract's codes."""
 
+from datetime import timedelta
+
 import pytest
 
 from pinlater import errors
@@ -79,6 +81,11 @@ def test_all_errors_have_one_root_and_an_interrupt_none():
 def test_retry_says_when_and_why(after, reason, text):
     error = Retry(after=after, reason=reason)
     assert (error.after, str(error)) == (after, text)
+
+
+def test_a_timedelta_is_no_delay():
+    with pytest.raises(TypeError, match=r"Retry\(datetime.timedelta\(days=5\)\): after is a number of seconds$"):
+        Retry(timedelta(5))
 
 
 def test_a_negative_delay_is_refused():

@@ -119,6 +119,12 @@ def test_results_come_in_the_order_of_the_jobs():
     assert ran == [3, 1, 2]
 
 
+@pytest.mark.parametrize("value", [Album, "Album", [Album(photos=[])]])
+def test_what_is_no_job_cannot_be_called(value):
+    with pytest.raises(TypeError, match=r"is no job, but of type|is a class of jobs; enqueue a job of it: Album"):
+        FakeContext(Album(photos=[])).call(value)
+
+
 def test_nothing_is_called_for_no_jobs():
     with run_inline(Album, Resize) as client:
         assert result_of(client, Album(photos=[])) == []

@@ -1,6 +1,6 @@
 """Jobs that run again: the same job, at a later time, with all its attempts and none of its steps."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from time import monotonic_ns, time
@@ -253,3 +253,8 @@ def test_killed_at_the_end_of_a_run_there_is_one_next_run(tmp_path, is_answered,
     assert reads == list(range(50))
     assert len(outcomes) == (4 if is_answered else 5)
     assert outcomes[-1].job.total == sum(range(50))
+
+
+def test_a_timedelta_is_no_time_to_wait():
+    with pytest.raises(TypeError, match=r"reschedule\(after=datetime.timedelta\(days=1\)\) takes a number of seconds"):
+        NextRun.of(timedelta(1), None)
