@@ -46,11 +46,21 @@ def test_a_job_that_waits_is_failed_and_marked(backend, run_after_ms):
         state=FAILED,
         status="why;not needed",
         is_cancelled=True,
+        run_after_ms=min(before.run_after_ms, now),
         updated_at_ms=now,
     )
     assert backend.take() == []
     assert backend.counts() == (0, 0, 0, 1)
     assert [job.is_cancelled for job in backend.scan(FAILED).jobs] == [True]
+
+
+@pytest.mark.parametrize("key", [None, JobKey("a", 1)])
+def test_a_job_for_later_that_is_cancelled_is_found_among_those_that_failed(backend, key):
+    asleep = backend.asleep(("go", 1), key=key)
+    later = backend.put(*[new_job(run_after_ms=backend.clock.now_ms + HOUR_MS, key=key)] * 2)
+    backend.cancel(asleep, *later)
+    assert (backend.count(FAILED, is_future=False), backend.count(FAILED, is_future=True)) == (3, 0)
+    assert {job.descriptor for job in backend.scan(FAILED, is_future=False).jobs} == {asleep, *later}
 
 
 def test_a_job_that_waits_for_its_next_attempt(backend):

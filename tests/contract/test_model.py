@@ -439,6 +439,7 @@ class Comparison(RuleBasedStateMachine):
         waiting = [job for _, job in there if job.state == PENDING]
         for job in waiting:
             job.finish(FAILED, self.now)
+            job.run_after = min(job.run_after, self.now)
             job.waits, job.is_cancelled, job.status, job.group = (), True, job.status + status, None
             job.open.add("remaining")
         for _, job in there:

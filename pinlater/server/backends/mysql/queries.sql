@@ -550,11 +550,12 @@ SELECT id, priority, state, is_cancelled, parent_id, state = 0 AND {has_to_undo}
 FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND queue_id = :queue FOR UPDATE
 
 -- name: cancel_pending
--- PENDING -> FAILED.
+-- PENDING -> FAILED; not due later, since counts and scans would take it for a future job.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
 SET state = 3, is_cancelled = 1, moment = :now, updated_at = :now, unique_key = NULL, waits_for = NULL,
     failure_group = NULL,
-    run_after = run_after - IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0),
+    run_after = LEAST(
+        run_after - IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0), :now),
     custom_status = LEFT(CONCAT(custom_status, :status), 5000)
 WHERE id IN (:ids)
 

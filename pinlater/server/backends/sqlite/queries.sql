@@ -452,14 +452,15 @@ FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 WHERE queue_id = ?1
 
 -- name: cancel_pending
--- ?1 now, ?2 ids as a JSON list, ?3 status.
+-- Not due later, since counts and scans would take the job for a future one: ?1 now, ?2 ids as a JSON list, ?3 status.
 UPDATE jobs NOT INDEXED SET
     state = 3,
     is_cancelled = 1,
     failure_group = NULL,
     unique_key = NULL,
     waits_for = NULL,
-    run_after = run_after - iif(run_after >= 4503599627370496 AND job_key IS NOT NULL, 4503599627370496, 0),
+    run_after = min(
+        run_after - iif(run_after >= 4503599627370496 AND job_key IS NOT NULL, 4503599627370496, 0), ?1),
     updated_at = ?1,
     custom_status = substr(custom_status || ?3, 1, 5000)
 WHERE id IN (SELECT value FROM json_each(?2))

@@ -59,6 +59,7 @@ for at, line in ipairs(befores) do
       ended[#ended + 1] = at - 1
       newly_ended = newly_ended + 1
       run_after = keyed and keyed.when_let_through(member, run_after) or run_after
+      run_after = tonumber(run_after) > now and NOW or run_after -- counts and scans would take it for a future job
       cancel(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
     elseif state == FAILED and linked.is_cancelled(member) then
       ended[#ended + 1] = at - 1
