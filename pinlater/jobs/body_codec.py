@@ -163,13 +163,19 @@ class JobCodec:
 
     @property
     def cancel_patience(self) -> list[float]:
-        """Seconds that a cancelled job of each class has before its process is killed, in the order of ``names``."""
-        return [self._kinds[name].job_options.cancel_patience for name in self.names]
+        """Seconds that a cancelled job has before its process is killed, for each of ``runnable_names``."""
+        kinds = [*(self._kinds[name] for name in self.names), Batch]
+        return [kind.job_options.cancel_patience for kind in kinds]
 
     @property
     def names(self) -> list[str]:
         """The names of all classes, sorted."""
         return sorted(self._kinds)
+
+    @property
+    def runnable_names(self) -> list[str]:
+        """The names of all classes whose jobs a worker may run: ``names``, then that of ``Batch``."""
+        return [*self.names, Batch.job_options.name]
 
     def kind_named(self, name: str | None) -> type[Job] | None:
         """Return the class of that name; None if there is none."""

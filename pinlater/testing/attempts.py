@@ -150,7 +150,8 @@ class Attempts:
         self._calls = calls
         self._row = ClaimRow(memoryview(bytearray(SOLO_LAYOUT.row_bytes)))
         self._saver = _DirectSaver(calls)
-        self._runner = _WatchedRunner(self._watched, self.codec.names, self._saver, 0.0, now=now, middleware=middleware)
+        names = self.codec.runnable_names
+        self._runner = _WatchedRunner(self._watched, names, self._saver, 0.0, now=now, middleware=middleware)
 
     def __enter__(self) -> Self:
         return self

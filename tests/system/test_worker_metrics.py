@@ -7,10 +7,16 @@ import time
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from pinlater import Job
 from pinlater.client import NewJob
 from pinlater.model.state import JobState
 from pinlater.model.statistics import MINUTE, StatisticsKind, total
 from tests.system.worker_program import await_state, put, wait_for
+
+
+class Touch(Job, queue="touch"):
+    number: int
+
 
 FETCHES_AHEAD = """
 from pinlater.worker.session import pace
@@ -98,6 +104,15 @@ def test_running_jobs_are_seen(start, client, folder):
     wait_for(lambda: figures(worker).get(("jobs_running", "jobs", "sleeps")) == 2, what=lambda: worker.log)
     (folder / "go on").touch()
     wait_for(lambda: figures(worker)["jobs_running", "jobs", "sleeps"] == 0, what=lambda: worker.log)
+    assert worker.stop() == 0
+
+
+def test_a_batch_is_counted_as_a_batch_and_not_as_a_class_of_the_worker(start, client):
+    worker = start("--processes", 1, "--health", "0")
+    assert client.batch([Touch(number=1), Touch(number=2)]).result(timeout=60).succeeded == 2
+    counted = {key[1:]: number for key, number in figures(worker).items() if key[0] == "jobs_total" and number}
+    assert counted.pop(("touch", "Touch", "succeeded")) == 2
+    assert {(queue, name) for queue, name, _ in counted} == {("touch", "pinlater.batch")}
     assert worker.stop() == 0
 
 

@@ -62,7 +62,7 @@ def _new_identity(options: WorkerOptions, weights: Mapping[str, int], codec: Job
     return Identity(
         shared.origin.new_source(os.getpid()),
         list(weights),
-        codec.names,
+        codec.runnable_names,
         options.capacity,
         pid=os.getpid(),
         started_ms=int(time.time() * 1000),

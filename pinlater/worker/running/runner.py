@@ -197,7 +197,7 @@ class Runner:
         key, options = (type(job), context.attempt), context.options
         record = self._start_records.get(key)
         if record is None or record[3] is not options:
-            number, after_ms = self._numbers.get(job.job_options.name, 0), delay_ms(options.backoff, context.attempt)
+            number, after_ms = self._numbers[job.job_options.name], delay_ms(options.backoff, context.attempt)
             record = self._start_records[key] = (number, after_ms, options.is_limited, options)
         kind, after_ms, is_limited, _ = record
         area = batch.area

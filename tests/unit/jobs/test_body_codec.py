@@ -157,6 +157,8 @@ def test_a_value_in_itself_is_refused():
 
 def test_names_and_queues(codec):
     assert codec.names == ["Email", "ImportCatalog", "Pixels"]
+    assert codec.runnable_names == [*codec.names, "pinlater.batch"]
+    assert len(codec.cancel_patience) == len(codec.runnable_names)
     assert codec.queues == ["email", "imports", "pixels"]
 
 

@@ -306,6 +306,7 @@ def test_the_class_says_how_long_it_may_take():
         CANCEL_PATIENCE_SECONDS,
         300,
         CANCEL_PATIENCE_SECONDS,
+        CANCEL_PATIENCE_SECONDS,  # of a batch
     ]
 
 

@@ -12,6 +12,7 @@ from time import monotonic_ns
 import pytest
 
 from pinlater.errors import Discard, JobInterrupted, Retry
+from pinlater.jobs.batch import Batch
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.jobs.job import Job
 from pinlater.jobs.retry_delay import LONGEST_DELAY_SECONDS
@@ -162,8 +163,8 @@ class Bench:
     def __init__(self):
         codec = JobCodec([Act, ActLater, ActBadly, ActOnce, Serve, ServeLater, ServeInTime])
         self.row = new_row()
-        self.runner = Runner(codec, codec.names, FakeSaver(), 30.0)
-        self.kinds = codec.names
+        self.runner = Runner(codec, codec.runnable_names, FakeSaver(), 30.0)
+        self.kinds = codec.runnable_names
 
     def run(self, job, **about):
         self.batch = batch_of("acts:s1:p1:7", bodies=[encode_body(job)], row=self.row, **about)
@@ -201,6 +202,11 @@ def test_the_claim_table_shows_the_running_job_and_its_retry_delay(bench):
     bench.run(Act(what="nothing"), allowed=4, remaining=1)
     assert bench.batch.area.delays[0] == 0, "no attempt follows the last"
     assert bench.kinds[bench.batch.area.kinds[0]] == "Act"
+
+
+def test_the_claim_table_shows_that_a_batch_runs_and_not_another_class(bench):
+    bench.run(Batch(size=0))
+    assert bench.kinds[bench.batch.area.kinds[0]] == "pinlater.batch"
 
 
 def test_an_exception_is_a_failure_with_its_reason(bench):
