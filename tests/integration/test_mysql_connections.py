@@ -11,11 +11,14 @@ import pytest
 from pinlater.errors import NoHealthyShards, ShardConnectionFailed, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
+from pinlater.server.backends.mysql import database as database_module
 from pinlater.server.backends.mysql.connection import CONNECT_SECONDS, MysqlConnection
+from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
 from pinlater.server.backends.mysql.errors import ConnectFailed, StatementRejected, TransactionConflict
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
 from pinlater.server.backends.mysql.pool import MysqlPool
+from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.records import Claim, JobFilter
 from tests.support.bench import QUEUE, START_MS, ack_of, new_job
 from tests.support.lossy_proxy import LossyProxy
@@ -219,6 +222,35 @@ def test_two_transactions_in_each_others_way(endpoint):
         one.close()
         two.close()
 
+    asyncio.run(scenario())
+
+
+def test_the_first_conflict_of_a_change_is_tried_again_however_long_it_took(endpoint, monkeypatch):
+    monkeypatch.setattr(database_module, "CONFLICT_SECONDS", 0.0)
+    tries = []
+
+    async def change(transaction):
+        tries.append(await transaction.rows("schema_version"))
+        if len(tries) in conflicts:
+            raise TransactionConflict("deadlock")
+        return "done"
+
+    async def scenario():
+        nonlocal conflicts
+        pool = MysqlPool(endpoint, 1)
+        database = Database("1", pool, Queries(f"{fresh_prefix()}1"))
+        try:
+            conflicts = {1}
+            assert await database.change(change, is_repeatable=False) == "done"
+            tries.clear()
+            conflicts = {1, 2}
+            with pytest.raises(UnknownError, match="other transactions kept this one from committing"):
+                await database.change(change, is_repeatable=False)
+            assert len(tries) == 2
+        finally:
+            pool.close()
+
+    conflicts = set()
     asyncio.run(scenario())
 
 

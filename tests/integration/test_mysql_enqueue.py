@@ -12,7 +12,7 @@ from pinlater.model.jobs import JobRecord
 from pinlater.model.keys import JobKey
 from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.protocol.messages import PENDING
-from pinlater.server.backends.mysql import queries
+from pinlater.server.backends.mysql import group_commit, queries
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.errors import PacketNotSent
 from pinlater.server.backends.records import Claim, IdempotencyKey, JobFilter
@@ -190,6 +190,20 @@ def test_an_enqueue_whose_answer_is_lost_stores_one_job(proxy, once, unique):
         assert [job.descriptor for job in found.jobs] == names
 
     with_connected(scenario, endpoint=endpoint_of(shared_service(), port=proxy.port))
+
+
+def test_a_call_that_meets_its_own_repeat_after_a_long_wait_returns_what_that_has_stored(monkeypatch):
+    monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.0)  # as if the database had stood still for that long
+
+    async def scenario(first, second):
+        once = key()
+        stored = await first.enqueue_jobs(QUEUE, [new_job()], once=once)
+        others = [second.enqueue_jobs(QUEUE, [new_job()], once=key()) for _ in range(3)]
+        answers = await asyncio.gather(second.enqueue_jobs(QUEUE, [new_job()], once=once), *others)
+        assert answers[0] == stored
+        assert await first.count_jobs(QUEUE, JobFilter(PENDING)) == 4
+
+    with_connected(scenario, 2)
 
 
 def test_a_queue_that_is_deleted_before_a_lost_enqueue_is_repeated_is_not_found(proxy):

@@ -40,7 +40,9 @@ ATTEMPT_SECONDS = 4.0
 """Timeout for one transaction, including connecting."""
 
 RETRY_SECONDS = 4.5
-"""A request that has waited for this long is not retried, so none waits longer than the sum of both."""
+"""A request that has waited for this long is not retried, except once after its first conflict, and not for longer than
+the sum of both.
+"""
 
 RECONNECT_SECONDS = 0.2
 """Pause between two attempts to reach a server that may have committed a batch."""
@@ -111,6 +113,11 @@ class CommitBatch(Generic[Q, R]):
         except BaseException:
             self.is_uncertain = True
             raise
+
+
+def _seconds_left(batch: CommitBatch[Q, R]) -> float:
+    """Return how long the oldest request of a batch may still wait."""
+    return min(batch.since) + RETRY_SECONDS + ATTEMPT_SECONDS - asyncio.get_running_loop().time()
 
 
 class GroupCommit(Generic[Q, R]):
@@ -209,15 +216,16 @@ class GroupCommit(Generic[Q, R]):
 
     async def _commit(self, batch: CommitBatch[Q, R]) -> None:
         """Attempt a batch until it is committed or given up."""
-        started = time.perf_counter()
+        started, seconds = time.perf_counter(), ATTEMPT_SECONDS
         while True:
             try:
-                async with asyncio.timeout(ATTEMPT_SECONDS):
+                async with asyncio.timeout(seconds):
                     await self._attempt(batch)
             except Exception as error:  # noqa: BLE001 - delivered to the callers
                 if not isinstance(error, TransactionConflict | ConnectFailed):
                     self._on_commit(CommitStats(len(batch.requests), time.perf_counter() - started, is_failed=True))
                 if await self._shall_retry(batch, error):
+                    seconds = min(ATTEMPT_SECONDS, _seconds_left(batch))
                     continue
             else:
                 self._is_failing = False
@@ -226,7 +234,11 @@ class GroupCommit(Generic[Q, R]):
 
     async def _shall_retry(self, batch: CommitBatch[Q, R], error: Exception) -> bool:
         """After a failed attempt, back off and return True if the batch is to be retried; otherwise answer it."""
-        is_in_time = not batch.is_answered and asyncio.get_running_loop().time() - min(batch.since) < RETRY_SECONDS
+        seconds_left = 0.0 if batch.is_answered else _seconds_left(batch)
+        is_in_time = seconds_left > ATTEMPT_SECONDS
+        # When a database that stood still goes on, attempts meet each other, and calls meet their own repeats, which
+        # the next attempt finds.
+        is_first_conflict = seconds_left > 0 and not batch.conflicts and not isinstance(error, LockTimeout)
         match error:
             case ConnectFailed() if is_in_time and batch.is_uncertain:
                 await asyncio.sleep(RECONNECT_SECONDS)
@@ -239,7 +251,7 @@ class GroupCommit(Generic[Q, R]):
                 return bool(batch.requests)
             case LockTimeout() if is_in_time:
                 pass
-            case TransactionConflict() if is_in_time:
+            case TransactionConflict() if is_in_time or is_first_conflict:
                 batch.conflicts += 1
                 await asyncio.sleep(conflict_backoff(batch.conflicts))
             case StatementRejected() if len(batch.requests) > 1 and not batch.is_answered:

@@ -91,6 +91,24 @@ async def test_a_conflict_is_tried_again_but_not_for_ever(monkeypatch):
 
 
 @in_loop
+async def test_the_first_conflict_is_tried_again_however_long_the_attempt_took(monkeypatch):
+    monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.0)
+    assert await gather(GroupCommit("1", Work(TransactionConflict("deadlock"))), 1) == [2]
+    for faults in ([TransactionConflict("deadlock")] * 2, [LockTimeout("a lock")]):
+        [error] = await gather(GroupCommit("1", Work(*faults)), 1)
+        assert isinstance(error, UnknownError)
+
+
+@in_loop
+async def test_that_attempt_ends_when_the_time_of_all_attempts_is_over(monkeypatch):
+    monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.0)
+    limits, timeout = [], asyncio.timeout
+    monkeypatch.setattr(asyncio, "timeout", lambda seconds: limits.append(seconds) or timeout(seconds))
+    await gather(GroupCommit("1", Work(TransactionConflict("deadlock"))), 1)
+    assert limits[0] == group_commit.ATTEMPT_SECONDS > limits[1]
+
+
+@in_loop
 async def test_only_repeated_conflicts_lock_everything_first(monkeypatch):
     monkeypatch.setattr(group_commit, "RETRY_SECONDS", 60.0)
     seen = []
