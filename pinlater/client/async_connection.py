@@ -38,6 +38,7 @@ class AsyncConnection(asyncio.Protocol):
         self._calls: deque[tuple[str, int, asyncio.Future[Any]]] = deque()
         self._transport: asyncio.Transport | None = None
         self._sequence_id = 0
+        self.has_answered = False
 
     @classmethod
     async def open(cls, address: Address, connect_timeout: float, tls: TlsFiles | None = None) -> AsyncConnection:
@@ -160,6 +161,7 @@ class AsyncConnection(asyncio.Protocol):
         if not self._calls:
             raise ProtocolError("a reply came to no call")
         method, number, reply = self._calls[0]
+        self.has_answered = True
         try:
             result = self._codec.decode_reply(frame, method, number)
         except (ServiceError, CallUnsupported) as error:

@@ -22,7 +22,7 @@ from pinlater.client.retrying import CallRetries, is_retryable, shorten_wait
 from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.client.tracing_hooks import EnqueueTracer
 from pinlater.client.verbs import Verbs
-from pinlater.errors import CallTimeout, PinLaterError
+from pinlater.errors import CallTimeout, PinLaterError, ServerUnavailable
 from pinlater.jobs.batch import Batch, BatchOutcome
 from pinlater.jobs.batch_size import check_batch_size
 from pinlater.jobs.enqueue_options import CallOptions, EnqueueManyOptions, EnqueueOptions
@@ -226,6 +226,9 @@ class BaseClient(Verbs):
             reply = connection.call(call.method, call.arguments, deadline - time.monotonic())
         except (CallTimeout, *STORE_OUT_OF_REACH):  # the server hangs, or is cut off from its store
             self._pool.leave(connection)
+            raise
+        except ServerUnavailable:
+            self._pool.note_loss(connection)
             raise
         finally:
             self._pool.give_back(connection)

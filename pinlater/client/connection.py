@@ -74,6 +74,7 @@ class Connection:
         self._open = True
         self._is_stopping = False
         self._pid = os.getpid()
+        self.has_answered = False  # any call; what accepts connections may be a proxy whose server is gone
         _connections.add(self)
 
     @property
@@ -245,7 +246,9 @@ class Connection:
         if frames and frames[-1] == STOPPING:
             self._is_stopping = True
             frames.pop()
-        self._replies.extend(frames)
+        if frames:
+            self.has_answered = True
+            self._replies.extend(frames)
 
     def _wait(self, deadline: float) -> int:
         """Return the poll events of the socket."""

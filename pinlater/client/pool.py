@@ -55,6 +55,11 @@ class Pool:
                 return
         connection.close()
 
+    def note_loss(self, lost: Connection) -> None:
+        """Make the next calls use another server if this one has accepted the connection, but never answered."""
+        if not lost.has_answered:
+            self._servers.failed(lost.address)
+
     def leave(self, borrowed: Connection) -> None:
         """Make the next calls use another server, since this one does not answer or cannot reach its store."""
         if not self._servers.leave(borrowed.address):

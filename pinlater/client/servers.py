@@ -31,7 +31,8 @@ class ServerSet:
     A client starts with a random server and stays with it as long as it works. After one that could not be reached, it
     goes on with the next one. That server is tried last for 0.1 s, twice as long after each further failure, at most
     5 s; it is still tried if no other is left.
-    One that left a call unanswered, or could not reach its store, is tried last for the full 5 s.
+    One that left a call unanswered, or could not reach its store, is tried last for the full 5 s. One that accepts
+    connections, but closes them without an answer, counts as unreachable: perhaps it is a proxy whose server is gone.
     Each forked process starts with a new random server.
 
     Args:

@@ -164,7 +164,7 @@ class JobCodec:
     @property
     def cancel_patience(self) -> list[float]:
         """Seconds that a cancelled job has before its process is killed, for each of ``runnable_names``."""
-        kinds = [*(self._kinds[name] for name in self.names), Batch]
+        kinds: list[type[Job]] = [*(self._kinds[name] for name in self.names), Batch]
         return [kind.job_options.cancel_patience for kind in kinds]
 
     @property

@@ -92,6 +92,8 @@ class CancelWatch:
             return ASK_AGAIN_SECONDS
         except PinLaterError as error:
             log.debug("%s", error)
+            if isinstance(error, CallError) and self._connection is not None:
+                self._connector.note_failure(self._connection, error)
             return self._connector.delay_seconds
         except Exception:
             log.exception("cannot ask for cancelled jobs; retrying in %.0f s", ASK_AGAIN_SECONDS)
@@ -137,9 +139,7 @@ class CancelWatch:
                 return None
             if time.monotonic() >= deadline:
                 connection.close()
-                silence = CallTimeout(f"no answer to {call.method} {number}")
-                self._connector.note_failure(connection.address, silence)
-                raise silence
+                raise CallTimeout(f"no answer to {call.method} {number}")
         told: CancelledJobs = call.convert(connection.receive(_CALL_SECONDS))
         return told
 

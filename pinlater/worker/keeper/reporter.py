@@ -119,7 +119,8 @@ class WorkerReporter:
             return ASK_AGAIN_SECONDS
         except PinLaterError as error:
             self._is_listed = False
-            if isinstance(error, (CallTimeout, *STORE_OUT_OF_REACH)):
+            has_never_answered = self._connection is not None and not self._connection.has_answered
+            if has_never_answered or isinstance(error, (CallTimeout, *STORE_OUT_OF_REACH)):
                 self._leave_server()
             log.debug("%s", error)
         else:

@@ -219,7 +219,7 @@ class KeeperClient:
                 self.close()
             raise
         except CallError as error:
-            self._connector.note_failure(self._connection.address, error)
+            self._connector.note_failure(self._connection, error)
             raise
         self._connector.contact.record_success()
         return call.convert(reply)

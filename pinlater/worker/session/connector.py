@@ -50,6 +50,7 @@ class Connector:
         self._chance = chance
         self._is_quiet = is_quiet
         self._failures = 0
+        self._unanswered = 0
         self._is_lost = False
 
     def connect(self, beat: Callable[[], object] = ignore_beat) -> Connection:
@@ -78,23 +79,29 @@ class Connector:
     @property
     def delay_seconds(self) -> float:
         """Seconds to wait before the next try."""
-        grown = FIRST_DELAY_SECONDS * 2.0 ** min(max(self._failures - 1, 0), 30)
+        grown = FIRST_DELAY_SECONDS * 2.0 ** min(max(self._failures + self._unanswered - 1, 0), 30)
         return min(grown, LONGEST_DELAY_SECONDS) * (0.5 + self._chance())
 
-    def note_failure(self, address: Address, error: Exception) -> None:
-        """Record that a call to a server failed; after a timeout, another server is tried first next time."""
+    def note_failure(self, connection: Connection, error: Exception) -> None:
+        """Record that a call failed.
+
+        Another server is tried first next time after a timeout, or if this one has never answered on the connection.
+        """
         self.contact.record_failure()
         if isinstance(error, CallTimeout):
-            self._servers.leave(address)
+            self._servers.leave(connection.address)
+        elif not connection.has_answered:
+            self._servers.failed(connection.address)
+        self._unanswered = 0 if connection.has_answered else self._unanswered + 1
 
     def leave(self, address: Address) -> bool:
         """Try other servers than this one first; return whether to give up the connections to this one."""
         return self._servers.leave(address)
 
-    def log_loss(self, address: Address, error: Exception) -> None:
+    def log_loss(self, connection: Connection, error: Exception) -> None:
         """Log that a connection in use was lost."""
         self._is_lost = True
-        self.note_failure(address, error)
+        self.note_failure(connection, error)
         log.warning("lost the connection to the server: %s", error)
 
     def _on_connected(self, connection: Connection) -> None:

@@ -189,7 +189,7 @@ class Pipeline:
         if self._connection is not None:
             self._connection.close()
             if self._expected:
-                self._connector.log_loss(self._connection.address, error)
+                self._connector.log_loss(self._connection, error)
             self._connection = None
         lost, self._expected = self._expected, deque()
         for sent in lost:

@@ -25,7 +25,7 @@ from pinlater.errors import (
 from pinlater.protocol.messages import PinLaterEnqueueResponse
 from pinlater.protocol.operations import Calls
 from pinlater.worker.keeper.service_client import KeeperClient
-from pinlater.worker.session.connector import Connector
+from pinlater.worker.session.connector import FIRST_DELAY_SECONDS, Connector
 from pinlater.worker.session.pipeline import Pipeline
 from tests.unit.client.fake_server import FakeServer, Ping
 from tests.unit.worker.fakes import FakeChild
@@ -80,6 +80,33 @@ def test_the_next_call_of_an_asyncio_client_goes_to_another_server(pair):
             return [await client.queue_names() for _ in range(3)]
 
     assert asyncio.run(use()) == [{"other"}] * 3
+
+
+def test_a_call_goes_on_at_another_server_when_one_only_accepts_connections(pair):
+    """As a proxy does whose server is gone."""
+    pair.answers[0] = "hang up"
+    with Client(pair.servers) as client:
+        assert client.queue_names() == {"other"}
+    assert len(pair.fakes[0].calls) == 1
+
+
+def test_an_asyncio_call_goes_on_at_another_server_when_one_only_accepts_connections(pair):
+    pair.answers[0] = "hang up"
+
+    async def ask():
+        async with AsyncClient(pair.servers) as client:
+            assert await client.queue_names() == {"other"}
+
+    asyncio.run(ask())
+    assert len(pair.fakes[0].calls) == 1
+
+
+def test_a_server_that_has_answered_is_asked_again_when_a_connection_breaks(pair):
+    with Client(pair.servers) as client:
+        assert client.queue_names() == set()
+        pair.fakes[0].hang_up()
+        assert client.queue_names() == set()
+    assert len(pair.fakes[0].calls) == 2
 
 
 def test_a_bulk_enqueue_goes_on_at_another_server(pair):
@@ -222,6 +249,49 @@ def test_a_job_process_goes_to_another_server(pair, monkeypatch):
     assert pipeline.call(call) == {"other"}
     pipeline.close()
     child.close()
+
+
+def test_a_job_process_leaves_a_server_that_only_accepts_connections(pair):
+    pair.answers[0] = "hang up"
+    child, call = FakeChild(), Calls("me", is_plain=True).queue_names()
+    pipeline = Pipeline(Connector(pair.servers), child.wakeup_fd)
+    pipeline.open()
+    with pytest.raises(ServerUnavailable):
+        pipeline.call(call)
+    pipeline.open()
+    assert pipeline.call(call) == {"other"}
+    pipeline.close()
+    child.close()
+
+
+def test_while_the_only_server_just_accepts_connections_it_is_tried_less_and_less_often():
+    with FakeServer(lambda _: "hang up") as server:
+        child, call = FakeChild(), Calls("me", is_plain=True).queue_names()
+        connector = Connector(ServerSet([server.address]), chance=lambda: 0.5)
+        pipeline = Pipeline(connector, child.wakeup_fd)
+        delays = []
+        for answer in (*["hang up"] * 4, set()):
+            server.answer = lambda _, answer=answer: answer
+            pipeline.open()
+            with contextlib.suppress(ServerUnavailable):
+                pipeline.call(call)
+            delays.append(connector.delay_seconds)
+        assert delays[:4] == [FIRST_DELAY_SECONDS * 2**number for number in range(4)]
+        server.hang_up()
+        with pytest.raises(ServerUnavailable):
+            pipeline.call(call)
+        assert connector.delay_seconds == FIRST_DELAY_SECONDS
+        child.close()
+
+
+def test_a_keeper_leaves_a_server_that_only_accepts_connections(pair):
+    pair.answers = ["hang up", None]
+    keeper = KeeperClient(Connector(pair.servers), "keeper")
+    with pytest.raises(ServerUnavailable):
+        keeper.renew([("mails:s1:p1:1", "claim")])
+    keeper.renew([("mails:s1:p1:1", "claim")])
+    assert pair.fakes[1].methods == ["checkpointJobs"]
+    keeper.close()
 
 
 @pytest.mark.parametrize("error", [ShardConnectionFailed("cut off"), UnknownError("there is no shard 's1' here")])
