@@ -1,9 +1,11 @@
 """Several servers, at each of which dequeues wait: how many of them ask the store for a job that one of them gets."""
 
 import asyncio
+import itertools
 import random
 import time
 from functools import partial
+from hashlib import blake2b
 
 import pytest
 
@@ -296,6 +298,73 @@ def test_a_job_that_a_claim_lets_through_wakes_the_next_dequeue(fleet):
         await asyncio.gather(*tasks)
 
     fleet(scenario, pauses=PollIntervals(3600.0, 3600.0, leeway=3600.0))
+
+
+@pytest.fixture
+def refused(monkeypatch):
+    """Let a server offer a job in vain; then one waits for the next elsewhere, but offers are not repeated for long."""
+    monkeypatch.setattr(job_offers, "_REFUSED_SECONDS", 3600.0)
+
+    async def refused(fleet, here, there):
+        await here.enqueue(QUEUE, [new_job()])
+        await until(lambda: here.offers is None or not here.offers._offers)
+        await fleet.dequeue(there, wait=0)
+        return await fleet.park(there)
+
+    return refused
+
+
+async def let_through(fleet, here):
+    """Claim a job that lets the next of its key through."""
+    await here.backend.enqueue_jobs(QUEUE, [new_job(key=JobKey("key", rate="1000/s")) for _ in range(2)])
+    await fleet.dequeue(here, wait=0)
+
+
+async def leave_a_job(fleet, here):
+    """Let a dequeue be woken for a job, and leave it, since it has enough of another queue."""
+    await here.backend.create_queue("before")
+    task = await fleet.park(here, queues=("before", QUEUE))
+    for queue in ("before", QUEUE):
+        await here.backend.enqueue_jobs(queue, [new_job()])
+    for queue in ("before", QUEUE):
+        here.on_claimable(queue, 1, ())
+    await task
+
+
+async def release(_, here):
+    """Let the store release a claim whose answer was lost."""
+    await here.backend.enqueue_jobs(QUEUE, [new_job()])
+    here.on_claimable(QUEUE, None, [])
+
+
+@pytest.mark.parametrize("has_offers", [False, True], ids=["announced", "offered"])
+@pytest.mark.parametrize("news", [let_through, leave_a_job, release])
+def test_a_job_that_only_one_server_knows_of_reaches_a_dequeue_elsewhere(fleet, refused, news, has_offers):
+    async def scenario(fleet):
+        here, there, _ = fleet.brokers
+        task = await refused(fleet, here, there)
+        await news(fleet, here)
+        await task
+
+    fleet(scenario, has_offers=has_offers)
+
+
+def test_a_job_that_falls_due_where_nobody_waits_reaches_a_dequeue_elsewhere(fleet, refused):
+    async def scenario(fleet):
+        here, there, _ = fleet.brokers
+        task = await refused(fleet, here, there)
+        due_ms = next(moment for moment in itertools.count(now_ms() + 100) if first_to_wake(fleet, moment) == b"0")
+        await here.backend.enqueue_jobs(QUEUE, [new_job(run_after_ms=due_ms)])
+        await fleet.dequeue(here, wait=0)  # from now on, this server knows of the job
+        await task
+
+    fleet(scenario, has_offers=True)
+
+
+def first_to_wake(fleet, due_ms):
+    """Return the id of the server that wakes a dequeue for a job due then, if it has one."""
+    moment = f"{QUEUE} {due_ms}".encode()
+    return min(fleet.links, key=lambda server: blake2b(moment, digest_size=8, key=server).digest())
 
 
 @pytest.fixture

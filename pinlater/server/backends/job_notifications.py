@@ -53,9 +53,9 @@ OnJobs = Callable[[str, int | None, Collection[JobLocation]], None]
 are, if that is known."""
 
 
-NotifyOfJobs = Callable[[str, int | None, Callable[[], Collection[JobLocation]], int], None]
+NotifyOfJobs = Callable[[str, int | None, Callable[[], Collection[JobLocation]], int | None], None]
 """Notifies others of new jobs; takes the queue, when they fall due in epoch milliseconds (None: now), a function that
-returns where they are, for those who need to know, and how many there are."""
+returns where they are, for those who need to know, and how many there are (None: one or more)."""
 
 
 OnClaimable = Callable[[str, int | None, Collection[JobLocation]], None]

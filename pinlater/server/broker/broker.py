@@ -31,8 +31,11 @@ _T = TypeVar("_T")
 class OffersJobs(Protocol):
     """Offers jobs to other servers, and shares the work of seeing to those that fall due; see ``JobOffers``."""
 
+    def offer(self, queue: str, count: int | None, locations: Collection[JobLocation]) -> None:
+        """Offer due jobs, given how many (None: one or more) and where, or announce them to all."""
+
     def offer_rest(self, queue: str) -> None:
-        """Offer due jobs whose number is unknown."""
+        """Offer due jobs that were announced before, and that a claim or a poll has seen."""
 
     def fallen_due(self, queue: str, due_ms: int, wake: Callable[[], None]) -> None:
         """Call ``wake`` for a job that has fallen due, unless another server sees to it."""
@@ -85,7 +88,14 @@ class Broker:
         known_empty_seconds = max(MIN_KNOWN_EMPTY_SECONDS, 2 * backend.capabilities.poll_intervals.longest)
         self._queues = QueueStates(now_ms, known_empty_seconds, self._on_due)
         self._dequeues = DequeueHandler(
-            backend, limits, self._queues, now_ms, observe, poll_all=poll_all, offer_rest=self._offer_rest
+            backend,
+            limits,
+            self._queues,
+            now_ms,
+            observe,
+            poll_all=poll_all,
+            offer_rest=self._offer_rest,
+            pass_on=self._notify,
         )
         self._unanswered_claims = UnansweredClaims(self.checkpoint)
         self.cancellations = Cancellations(now_ms)
@@ -167,17 +177,27 @@ class Broker:
     def _wake_waiters(
         self,
         queue: str,
-        count: int,
+        count: int | None,
         due_ms: int | None = None,
         *,
         locations: Callable[[], Collection[JobLocation]] = tuple,
     ) -> None:
-        """Wake dequeues that wait for ``count`` newly claimable jobs, here or in other processes."""
-        state = self._queues.get(queue)
-        left = count if state is None else state.jobs_arrived(count, due_ms)
+        """Wake dequeues for ``count`` newly claimable jobs (None: one or more), here or in other processes."""
+        state, known = self._queues.get(queue), 1 if count is None else count
+        left = known if state is None else state.jobs_arrived(known, due_ms, or_more=count is None)
         if left > 0:
-            for notify in self.notifiers:
-                notify(queue, due_ms, locations, left)
+            self._notify(queue, due_ms, locations, None if count is None else left)
+
+    def _notify(
+        self,
+        queue: str,
+        due_ms: int | None = None,
+        locations: Callable[[], Collection[JobLocation]] = tuple,
+        count: int | None = None,
+    ) -> None:
+        """Notify other processes and servers of jobs that no dequeue waits for here; see ``NotifyOfJobs``."""
+        for notify in self.notifiers:
+            notify(queue, due_ms, locations, count)
 
     def _offer_rest(self, queue: str) -> None:
         if self.offers is not None:
@@ -190,8 +210,8 @@ class Broker:
             return
 
         def wake() -> None:
-            if state.jobs_arrived(1, or_more=True):
-                self._offer_rest(queue)
+            if state.jobs_arrived(1, or_more=True) and self.offers is not None:
+                self.offers.offer(queue, None, ())  # other processes of this server have timers, too
 
         if self.offers is None:
             wake()
@@ -225,12 +245,7 @@ class Broker:
     def on_claimable(self, queue: str, count: int | None, locations: Collection[JobLocation]) -> None:
         """Wake dequeues for jobs that the store has made claimable by itself; see ``OnClaimable``."""
         self.backend.jobs_arrived(queue, None, locations)
-        if count is not None:
-            self._wake_waiters(queue, count, locations=lambda: locations)
-            return
-        state = self._queues.get(queue)
-        if state is None or state.jobs_arrived(1, or_more=True):
-            self._offer_rest(queue)
+        self._wake_waiters(queue, count, locations=lambda: locations)
 
     async def poll_all(self) -> None:
         """Poll all queues for all servers, if the store can do that."""

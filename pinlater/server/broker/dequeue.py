@@ -81,7 +81,8 @@ class DequeueHandler:
         now_ms: the clock of the store.
         observe: receives the seconds that each dequeue took in the store.
         poll_all: see ``QueuePoller``.
-        offer_rest: called with a queue that has due jobs for which no dequeue here was woken.
+        offer_rest: called with a queue of which a claim has left jobs that nobody waits for here.
+        pass_on: called with a queue that has such jobs, if no other server or process has heard of them.
 
     Attributes:
         poller: polls the queues that dequeues wait for.
@@ -99,9 +100,11 @@ class DequeueHandler:
         *,
         poll_all: PollAll | None,
         offer_rest: Callable[[str], None],
+        pass_on: Callable[[str], None],
     ) -> None:
         self.waiting = 0
         self._offer_rest = offer_rest
+        self._pass_on = pass_on
         self.is_stopping = False
         self._backend = backend
         self._limits = limits
@@ -258,7 +261,7 @@ class DequeueHandler:
             found = found._replace(has_more=False, next_due_ms=None)
         if found.has_more:
             if not state.more_are_due():
-                self._offer_rest(queue)
+                (self._pass_on if found.lets_through else self._offer_rest)(queue)
         elif found.is_held:  # jobs that end on another server are not announced
             state.record_shortfall(arrival_count, self._now_ms() + _RUNNING_LIMIT_RETRY_MS, is_at_running_limit=True)
         else:
@@ -311,4 +314,4 @@ class DequeueHandler:
         for name in request.queues:
             state = self._queues.get(name)
             if state is not None and not state.leave(wait):
-                self._offer_rest(name)
+                self._pass_on(name)

@@ -68,7 +68,7 @@ class JobNotifier:
         queue: str,
         due_ms: int | None = None,
         locations: Callable[[], Collection[JobLocation]] = tuple,
-        _count: int = 1,
+        _count: int | None = 1,
     ) -> None:
         """Notify the other processes of a job, at once or together with those of the next few milliseconds."""
         if self._others:

@@ -136,15 +136,15 @@ class JobOffers:
 
     # Jobs that are due now
 
-    def offer(self, queue: str, count: int, locations: Collection[JobLocation]) -> None:
-        """Offer new jobs that are due."""
+    def offer(self, queue: str, count: int | None, locations: Collection[JobLocation]) -> None:
+        """Offer new jobs that are due, or have fallen due, given how many (None: one or more) and where."""
         if self._is_refused(queue) or self._is_too_much():
             self._others.announce_to_all(queue, locations)
         else:
             self._add(queue, count, locations)
 
     def offer_rest(self, queue: str) -> None:
-        """Offer an unknown number of jobs that a claim has left, or that have fallen due."""
+        """Offer an unknown number of jobs that a claim has left, or a poll has found."""
         if not (self._is_refused(queue) or self._is_too_much()):
             self._add(queue, None, ())
 

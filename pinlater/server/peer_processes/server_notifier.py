@@ -69,7 +69,7 @@ class ServerNotifier:
         queue: str,
         due_ms: int | None = None,
         locations: Callable[[], Collection[JobLocation]] = tuple,
-        count: int = 1,
+        count: int | None = 1,
     ) -> None:
         """Offer due jobs to the other servers, or notify them of jobs that fall due later; see ``NotifyOfJobs``."""
         if not self._network.ids:

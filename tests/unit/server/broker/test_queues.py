@@ -4,6 +4,7 @@ import asyncio
 import gc
 import time
 import weakref
+from types import SimpleNamespace
 
 import pytest
 
@@ -247,7 +248,9 @@ def test_after_an_error_a_job_of_a_queue_that_exists_is_offered_to_other_servers
 
     async def scenario(bench):
         offered = asyncio.Event()
-        monkeypatch.setattr(bench.broker, "_offer_rest", lambda _: offered.set())
+        bench.broker.offers = SimpleNamespace(
+            fallen_due=lambda _queue, _due_ms, wake: wake(), offer=lambda *_: offered.set()
+        )
         waiting = await bench.parked("q")
         bench.store.errors["q"] = NoHealthyShards("away")
         bench.stored("q", b"job")  # only this dequeue was woken for it
