@@ -149,6 +149,49 @@ def test_messages_go_by_another_shard_while_one_is_away_or_hangs(run, services, 
     run(test, "a", "b")
 
 
+def test_what_is_sent_while_the_only_shard_hangs_arrives_later(run, services):
+    async def test(one, two):
+        for server in (one, two):
+            await server.shards.pop().close()
+        channel = one.network._channels["1"]
+        await until(lambda: channel.peers)
+        services[0].stop()
+        one.network.send(b"first", two.network.own_id)
+        await until(lambda: channel.is_slow)
+        one.network.send(b"for two", two.network.own_id)
+        one.network.send_to_all(b"for all")
+        services[0].go_on()
+        await heard(two, b"for all")
+        assert two.heard == [b"first", b"for two", b"for all"]
+
+    run(test, "a", "b")
+
+
+def refuse_messages(service):
+    """Let a shard refuse what servers publish from now on, but not that they listen."""
+    with service.client() as client:
+        client.execute_command("ACL", "SETUSER", "default", "-publish")
+
+
+def test_messages_go_by_another_shard_once_one_refuses_them(run, services):
+    async def test(one, two):
+        await until(lambda: one.network._channels["1"].peers)
+        refuse_messages(services[0])
+        await heard(two, b"jobs", lambda: one.network.send(b"jobs", two.network.own_id))
+
+    run(test, "a", "b")
+
+
+def test_a_shard_that_refuses_messages_from_the_start_is_logged(run, services, caplog):
+    refuse_messages(services[0])
+
+    async def test(*_):
+        await until(lambda: "shard 1: job notifications of other servers are not received" in caplog.text)
+        assert "permission" in caplog.text
+
+    run(test, "a", "b")
+
+
 def test_each_time_a_shard_is_away_is_logged_once(run, services, caplog):
     async def test(*servers):
         for _ in range(2):

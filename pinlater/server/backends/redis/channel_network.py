@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,7 @@ _IDLE_SECONDS = 5.0
 """A subscription that is silent for this long is pinged; after twice as long, it is closed."""
 
 _SLOW_SECONDS = 0.1
-"""A shard that has not passed on a message for this long gets no others until it has."""
+"""A shard that has not passed on a message for this long gets others only if no other shard reaches their receiver."""
 
 _RECONNECT_SECONDS = (0.1, 2.0)
 """First and longest pause before reconnecting; it doubles each time."""
@@ -96,22 +96,18 @@ class ServerChannels:
                 channel.greet()
 
     def send(self, message: bytes, to: bytes) -> None:
-        for channel in self._usable():
-            if to in channel.peers:
-                channel.send(message, to)
-                return
+        reaching = [channel for channel in self._channels.values() if to in channel.peers]
+        if reaching:
+            min(reaching, key=lambda channel: channel.is_slow).send(message, to)
 
     def send_to_all(self, message: bytes) -> None:
         everybody = self.ids
-        for channel in self._usable():
-            if channel.peers.keys() == everybody:
+        for channel in self._channels.values():
+            if everybody and channel.peers.keys() == everybody and not channel.is_slow:
                 channel.send_to_all(message)
                 return
         for peer in everybody:
             self.send(message, peer)
-
-    def _usable(self) -> Iterator[ShardChannel]:
-        return (channel for channel in self._channels.values() if not channel.is_slow)
 
 
 class ShardChannel:
@@ -140,6 +136,7 @@ class ShardChannel:
         self._on_met: Callable[[], None] = lambda: None
         self._unanswered = 0
         self._unanswered_since = 0.0
+        self._has_failed = False
         self._is_subscribed = False
         self._is_failure_logged = False
         self._subscriber: asyncio.Task[None] | None = None
@@ -159,8 +156,9 @@ class ShardChannel:
 
     @property
     def is_slow(self) -> bool:
-        """Whether the shard has not passed on a message for long."""
-        return self._unanswered > 0 and time.monotonic() - self._unanswered_since > _SLOW_SECONDS
+        """Whether the shard has not passed on a message for long, or did not pass on the last one."""
+        is_late = self._unanswered > 0 and time.monotonic() - self._unanswered_since > _SLOW_SECONDS
+        return is_late or self._has_failed
 
     def greet(self) -> None:
         """Tell all others that this process is still there; forget those that have not done so for long."""
@@ -189,8 +187,11 @@ class ShardChannel:
         if not self._unanswered:
             self._unanswered_since = time.monotonic()
         self._unanswered += 1
-        published = self._connection.call("PUBLISH", channel, b"%b %b" % (self._own_id.hex().encode(), message))
+        published = self._connection.call("PUBLISH", channel, self._signed(message))
         published.add_done_callback(partial(self._published, to))
+
+    def _signed(self, message: bytes) -> bytes:
+        return b"%b %b" % (self._own_id.hex().encode(), message)
 
     def _published(self, to: bytes | None, published: asyncio.Future[Any]) -> None:
         self._unanswered -= 1
@@ -198,6 +199,7 @@ class ShardChannel:
         if published.cancelled():
             return
         error = published.exception()
+        self._has_failed = error is not None
         if error is not None:
             log.debug("shard %s: a message to other servers was not published: %s", self.shard, error)
         elif to is not None and not published.result():
@@ -239,8 +241,8 @@ class ShardChannel:
                 await connection.send_command("SUBSCRIBE", *channels)
                 for _ in channels:
                     await connection.read_response(disable_decoding=True)
+            await self._connection.call("PUBLISH", self._key, self._signed(_HELLO))
             self._is_subscribed, self._is_failure_logged = True, False
-            self.send_to_all(_HELLO)
             await self._receive_messages(connection)
         finally:
             await connection.disconnect(nowait=True)
