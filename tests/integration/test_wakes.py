@@ -421,6 +421,21 @@ def test_a_dequeue_that_has_enough_of_another_queue_leaves_its_job_to_another_se
     fleet(scenario, has_offers=True)
 
 
+def test_a_job_passes_a_server_by_that_cannot_get_at_its_shard(fleet, patient):
+    async def scenario(fleet):
+        here, there, third = fleet.brokers
+        for broker, only in ((here, "1"), (there, "2")):
+            broker.backend.update([handle.spec for handle in broker.backend.group.registry if handle.name == only])
+        for _ in range(10):
+            await fleet.park(there)
+        tasks = [await fleet.park(third) for _ in range(10)]
+        for task in tasks:
+            await here.enqueue(QUEUE, [new_job()])
+            await task
+
+    fleet(scenario, has_offers=True)
+
+
 @pytest.mark.parametrize("delay_ms", [None, 150], ids=["due", "due later"])
 def test_a_job_passes_a_frozen_server_by(fleet, monkeypatch, delay_ms):
     monkeypatch.setattr(job_offers, "_SILENT_SECONDS", 0.0)  # it is asked again and again

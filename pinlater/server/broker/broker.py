@@ -219,7 +219,7 @@ class Broker:
             self.offers.fallen_due(queue, due_ms, wake)
 
     def take_jobs(self, queue: str, count: int | None, locations: Collection[JobLocation]) -> int:
-        """Wake dequeues for jobs that another server offers; return for how many jobs.
+        """Wake dequeues for jobs that another server offers; return for how many; none if it cannot claim them.
 
         Args:
             queue: the queue that has them.
@@ -227,6 +227,8 @@ class Broker:
             locations: where they are, if that is known.
         """
         self.backend.jobs_arrived(queue, None, locations)
+        if locations and self._healthy_shards().isdisjoint(location.shard for location in locations):
+            return 0
         state, known = self._queues.get(queue), count or 1
         return 0 if state is None else known - state.jobs_arrived(known, or_more=count is None)
 
@@ -263,10 +265,11 @@ class Broker:
 
     def on_poll(self, news: PollNews) -> None:
         """Skip polls of queues that another server or process has just polled."""
-        if news.shards == digest_of_shards(
-            state.name for state in self.backend.shard_states() if not state.unhealthy_in
-        ):
+        if news.shards == digest_of_shards(self._healthy_shards()):
             self._dequeues.poller.hear(news)
+
+    def _healthy_shards(self) -> set[str]:
+        return {state.name for state in self.backend.shard_states() if not state.unhealthy_in}
 
     import_jobs = makes_claimable(Store.import_jobs, len)
     release = makes_claimable(Store.release_claims, int)
