@@ -187,10 +187,10 @@ class ShardChannel:
         if not self._unanswered:
             self._unanswered_since = time.monotonic()
         self._unanswered += 1
-        published = self._connection.call("PUBLISH", channel, self._signed(message))
+        published = self._connection.call("PUBLISH", channel, self._with_sender(message))
         published.add_done_callback(partial(self._published, to))
 
-    def _signed(self, message: bytes) -> bytes:
+    def _with_sender(self, message: bytes) -> bytes:
         return b"%b %b" % (self._own_id.hex().encode(), message)
 
     def _published(self, to: bytes | None, published: asyncio.Future[Any]) -> None:
@@ -241,7 +241,7 @@ class ShardChannel:
                 await connection.send_command("SUBSCRIBE", *channels)
                 for _ in channels:
                     await connection.read_response(disable_decoding=True)
-            await self._connection.call("PUBLISH", self._key, self._signed(_HELLO))
+            await self._connection.call("PUBLISH", self._key, self._with_sender(_HELLO))
             self._is_subscribed, self._is_failure_logged = True, False
             await self._receive_messages(connection)
         finally:
