@@ -43,6 +43,8 @@ FORK_RETRY_SECONDS = 1.0
 """Pause after the system could not create a process."""
 NOTIFY_MARGIN_SECONDS = 5.0
 """Time requested from systemd on top of the drain time."""
+LONGEST_SLEEP_SECONDS = 86400.0
+"""The selector refuses to wait for more than 24 days; a child may be due in years."""
 
 
 class Supervisor:
@@ -201,7 +203,7 @@ class Supervisor:
         return min(self._readiness.beat(now), *due, inf)
 
     def _sleep_until(self, due: float) -> None:
-        timeout = None if due == inf else max(0.0, due - monotonic())
+        timeout = None if due == inf else min(max(0.0, due - monotonic()), LONGEST_SLEEP_SECONDS)
         for key, events in self._selector.select(timeout):
             if key.data is not None:  # else it only wakes the loop
                 self._call(key.data, events)

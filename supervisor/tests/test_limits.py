@@ -75,6 +75,24 @@ def test_a_pause_of_master_and_children_is_no_silence_of_the_children(start):
     assert "hung" not in master.log
 
 
+def test_a_child_may_name_a_moment_in_years(start):
+    master = start("""
+        def run(child):
+            child.kill_at(time.monotonic() + 10 * 365 * 86400)
+            child.ready()
+            say("ready", child.pid)
+            while not child.draining:
+                time.sleep(0.01)
+
+        supervise(Pool(name="jobs", run=run))
+    """)
+    first = int(master.expect("ready")[1])
+    master.expect_sleep()
+    master.send(signal.SIGHUP)
+    assert int(master.expect("ready")[1]) != first
+    assert master.stop() == 0
+
+
 def test_a_child_is_killed_at_the_moment_it_named(start):
     master = start("""
         from pinlater_supervisor import watch
