@@ -28,6 +28,8 @@ from pinlater.worker.shared import Shared
 
 _BUSY_BURST_SECONDS = 1.0
 _LOST_SECONDS = 0.05
+_LONGEST_WAIT_SECONDS = 86400.0
+"""A poll for more than 24 days is refused; the limit of a job may be longer."""
 
 
 class TeamProcess(JobProcess):
@@ -224,7 +226,8 @@ class TeamProcess(JobProcess):
             connection = self._pipeline.fileno()
             poll.register(connection, select.POLLIN)
             times.append(self._pipeline.remaining_seconds)
-        ready = dict(poll.poll(1000 * max(min(times), 0.0) if times else None))
+        longest = min(times, default=_LONGEST_WAIT_SECONDS)
+        ready = dict(poll.poll(1000 * min(max(longest, 0.0), _LONGEST_WAIT_SECONDS)))
         if self._child.wakeup_fd in ready:
             os.read(self._child.wakeup_fd, 64)
         if connection in ready or (connection >= 0 and not self._pipeline.remaining_seconds):

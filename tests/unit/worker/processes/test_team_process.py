@@ -61,6 +61,12 @@ def test_a_connection_that_is_lost_while_something_is_said_is_soon_made_anew(pro
     assert process._fetcher.has_lost
 
 
+def test_the_limit_of_a_job_may_be_longer_than_a_poll(process, monkeypatch):
+    monkeypatch.setattr(process._team, "check", lambda: 40 * 86400.0)
+    process._waker.wake()
+    process._wait(None)
+
+
 @pytest.mark.parametrize(("number", "is_spent"), [(errno.EMFILE, True), (errno.EBADF, False)])
 def test_a_process_in_which_no_more_files_can_be_opened_ends(process, monkeypatch, number, is_spent):
     def fail(_):
