@@ -17,6 +17,7 @@ from pinlater.model.progress import Progress
 from pinlater.model.wait_records import CallRecord, EventRecord
 
 _PREFIX = "$"
+_UNDOES = f"{_PREFIX}undoes"
 
 METADATA_BYTE = ord(_PREFIX)
 """A body without this byte has no metadata; searching for one byte costs next to nothing."""
@@ -93,6 +94,7 @@ class SagaMark(msgspec.Struct, omit_defaults=True):
         attempt: number of the attempt that got the spare ones.
         given: attempts that the server allows since then, including that one; 0: no spare ones.
         is_cancelled: whether the job gave up because it was cancelled.
+        undoes: the same, under a name that stores find in the body; see ``UNDOES_CANCELLED``.
     """
 
     steps: list[str] = []
@@ -101,11 +103,12 @@ class SagaMark(msgspec.Struct, omit_defaults=True):
     attempt: int = 0
     given: int = 0
     is_cancelled: bool = False
+    undoes: bool = msgspec.field(name=_UNDOES, default=False)
 
     def give_up(self, why: str, *, is_cancelled: bool = False) -> None:
         """Record why the job gave up, unless it had before; its attempts are counted anew."""
         self.why, self.given = self.why or why[:_MOST_WHY], 0
-        self.is_cancelled = self.is_cancelled or is_cancelled
+        self.is_cancelled = self.undoes = self.is_cancelled or is_cancelled
 
 
 class MismatchMark(msgspec.Struct, frozen=True):
@@ -274,6 +277,9 @@ _SAGA_NAME = b'"$saga"'
 OPEN_SAGA = _SAGA_NAME + b':{"steps":["'
 """The body of a job that has something to undo contains this, and no other body does. Stores search for it, because a
 cancelled job ends only when nothing is left to undo."""
+UNDOES_CANCELLED = f'"{_UNDOES}":true'.encode()
+"""The body of a cancelled job that has begun to undo contains this, and no other body does. Stores search for it: such
+a job may be given back for later; one that does not know yet that it was cancelled is due at once."""
 
 _metadata_decoder = msgspec.json.Decoder(BodyMetadata)
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from pinlater.model.body_metadata import OPEN_SAGA, BodyMetadata, SagaMark, with_metadata
+from pinlater.model.body_metadata import OPEN_SAGA, UNDOES_CANCELLED, BodyMetadata, SagaMark, with_metadata
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import failure_of
 from pinlater.model.keys import JobKey
@@ -15,6 +15,9 @@ from tests.contract.test_messages import Woken
 from tests.support.bench import FAR_MS, LEASE_MS, QUEUE, new_job
 
 TO_UNDO = with_metadata(b'{"job":"Trip"}', BodyMetadata(saga=SagaMark(["pay"], given=4)))
+UNDOING = with_metadata(
+    b'{"job":"Trip"}', BodyMetadata(saga=SagaMark(["pay"], "it was cancelled", is_cancelled=True, undoes=True))
+)
 UNDONE = with_metadata(b'{"job":"Trip"}', BodyMetadata(saga=SagaMark(why="it was cancelled")))
 BOOM = failure_of("Trip", "ValueError: boom")
 BACK = {name: way for name, way in GIVEN_BACK.items() if name not in {"failed for good", "given back by its source"}}
@@ -31,6 +34,15 @@ def test_the_mark_that_stores_look_for_is_in_bodies_with_something_to_undo_alone
     assert OPEN_SAGA in TO_UNDO
     assert OPEN_SAGA not in UNDONE
     assert OPEN_SAGA not in msgspec.json.encode({"note": OPEN_SAGA.decode()})
+
+
+def test_the_mark_that_stores_look_for_is_in_bodies_of_cancelled_jobs_that_undo_alone():
+    mark = SagaMark(["pay"])
+    mark.give_up("no money")
+    assert UNDOES_CANCELLED not in with_metadata(b'{"job":"Trip"}', BodyMetadata(saga=mark))
+    mark.give_up("it was cancelled", is_cancelled=True)
+    assert UNDOES_CANCELLED in with_metadata(b'{"job":"Trip"}', BodyMetadata(saga=mark))
+    assert UNDOES_CANCELLED not in msgspec.json.encode({"note": UNDOES_CANCELLED.decode()})
 
 
 @pytest.mark.parametrize("way", BACK.values(), ids=BACK)
@@ -97,6 +109,24 @@ def test_who_gives_it_back_for_later_is_told_that_it_is_due_now(backend, waits):
     assert backend.look(descriptor).run_after_ms <= backend.clock.now_ms
     assert settled.due_ms is not None
     assert settled.due_ms <= backend.clock.now_ms, "or else no waiting dequeue would be woken for it"
+
+
+@pytest.mark.parametrize("key", [None, JobKey("a", 1)], ids=["no key", "key"])
+def test_one_that_undoes_may_be_given_back_for_later(backend, key):
+    """An undo that is retried after a backoff, or steps that do not fit the code, would otherwise be tried at once."""
+    descriptor, claim = asked(backend, key=key)
+    backend.checkpoint(descriptor, claim=claim, body=UNDOING, move_to_pending=True)
+    for body in UNDOING, None:
+        assert backend.take_names() == [descriptor]
+        due_ms = backend.clock.now_ms + 60_000
+        backend.checkpoint(descriptor, body=body, move_to_pending=True, run_after_ms=due_ms)
+        found = backend.look(descriptor)
+        assert (found.state, found.is_cancelled, found.run_after_ms) == (PENDING, True, due_ms)
+        assert backend.take_names() == []
+        backend.clock.advance(60_001)
+    assert backend.take_names() == [descriptor]
+    backend.checkpoint(descriptor, body=UNDONE, move_to_pending=True, run_after_ms=backend.clock.now_ms + 60_000)
+    assert is_cancelled(backend, descriptor)
 
 
 def test_one_that_is_due_keeps_its_place(backend):

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from pinlater import Constant, Job, JobCancelled, JobState, SagaUndone
+from pinlater import Constant, Job, JobCancelled, JobState, SagaUndone, retrying
 from pinlater.testing import LocalServer, killed_everywhere, run_inline
 from tests.unit.jobs.test_sagas import book, book_async, cancel, cancel_async, done, failures, undone
 
@@ -178,6 +178,29 @@ def test_on_a_server_it_is_cancelled_while_it_sleeps_and_again_while_it_undoes(k
         assert handle.cancel(), "it is on its way"
         server.run_worker(kind)
         assert ran() == ["flight", "hotel", *BACK]
+        assert is_cancelled(handle)
+
+
+class PatientTrip(Job, queue="trips", attempts=2):
+    def run(self, context):
+        with context.saga() as saga:
+            saga.step("book", book, "flight", undo=retrying(cancel, attempts=3, backoff=Constant(60)))
+            context.wait_for("approval")
+
+
+def test_on_a_server_an_undo_is_retried_after_its_backoff(tmp_path):
+    with LocalServer(tmp_path) as server:
+        handle = server.client(PatientTrip).enqueue(PatientTrip())
+        server.run_worker(PatientTrip)
+        handle.cancel()
+        failures["cancelled ticket of flight"] = 2
+        for _ in range(2):
+            server.run_worker(PatientTrip)
+            assert ran() == ["flight"]
+            assert server.run_worker(PatientTrip) == []
+            server.advance(61)
+        server.run_worker(PatientTrip)
+        assert ran() == ["flight", *undone("flight")]
         assert is_cancelled(handle)
 
 

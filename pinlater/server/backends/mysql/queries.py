@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from pinlater.model.body_metadata import OPEN_SAGA
+from pinlater.model.body_metadata import OPEN_SAGA, UNDOES_CANCELLED
 
 Value = int | float | str | bytes | Sequence[int] | Sequence[bytes] | None
 """A value that a statement can take."""
@@ -28,6 +28,7 @@ _T = TypeVar("_T")
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"--.*")
 _VALUE = re.compile(rb":(\w+)")
+_IS_DUE_AT_ONCE = f"(is_cancelled AND LOCATE(X'{UNDOES_CANCELLED.hex()}', body) = 0)"
 _HAS_TO_UNDO = f"(LOCATE(X'{OPEN_SAGA.hex()}', body) > 0)"
 """Whether a job has something to undo, by its body; a job that is asked to stop and has nothing to undo ends."""
 _DATABASE = re.compile(r"[A-Za-z0-9_]{1,64}")
@@ -165,7 +166,12 @@ def _read(file: str) -> str:
 
 
 def _sql(text: str, database: str) -> str:
-    parts = {"{db}": database, "{has_to_undo}": _HAS_TO_UNDO, "{is_to_end}": f"(is_cancelled AND NOT {_HAS_TO_UNDO})"}
+    parts = {
+        "{db}": database,
+        "{has_to_undo}": _HAS_TO_UNDO,
+        "{is_to_end}": f"(is_cancelled AND NOT {_HAS_TO_UNDO})",
+        "{is_due_at_once}": _IS_DUE_AT_ONCE,
+    }
     text = _COMMENT.sub("", text)
     for name, part in parts.items():
         text = text.replace(name, part)

@@ -466,14 +466,14 @@ SELECT id, claim, is_cancelled FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN 
 SELECT id, claim FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND state = 1
 
 -- name: checkpoint_job
--- A job that is asked to stop and given back becomes FAILED, unless it has something to undo by its new body. A job
--- that is asked to stop sets the insert id.
+-- A job that is asked to stop and given back becomes FAILED, unless it has something to undo by its new body; it is due
+-- at once if it does not undo that yet. A job that is asked to stop sets the insert id.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     body_bytes = IF(:has_body, :body_bytes, body_bytes),
     body = IF(:has_body, :body, body),
     state = IF(:is_back, IF((:has_keys OR job_key IS NULL) AND (:has_parents OR parent_id IS NULL OR NOT is_cancelled),
                             IF({is_to_end}, 3, 0), NULL), 1),
-    run_after = IF(:is_back AND is_cancelled, run_after,
+    run_after = IF(:is_back AND {is_due_at_once}, run_after,
                    IF(job_key IS NULL, COALESCE(:run_after, run_after),
                       LEAST(COALESCE(:run_after, run_after), 4503599627370496 - 1))),
     custom_status = IF(:is_back AND :attempts = attempts_allowed AND CHAR_LENGTH(CONCAT(:status, custom_status)) > 1600,

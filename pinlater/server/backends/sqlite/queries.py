@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from pinlater.model.body_metadata import OPEN_SAGA
+from pinlater.model.body_metadata import OPEN_SAGA, UNDOES_CANCELLED
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _ID_LIST = re.compile(r"\bid IN \(SELECT value FROM json_each\(\?(\d+)\)\)")
@@ -42,6 +42,7 @@ for _kind, _jobs in _SCANS.items():
 
 _HAS_TO_UNDO = f"instr({{body}}, x'{OPEN_SAGA.hex()}') > 0"
 _IS_TO_END = f"(is_cancelled AND NOT {_HAS_TO_UNDO})"
+_IS_DUE_AT_ONCE = f"(is_cancelled AND instr({{body}}, x'{UNDOES_CANCELLED.hex()}') = 0)"
 _FAMILY = "(SELECT last_id FROM families WHERE last_id >= {id} ORDER BY last_id LIMIT 1)"
 _PARENT = """(
     SELECT iif(first_id <= jobs.id, json_array(families.parent, name, position + jobs.id - first_id), NULL)
@@ -59,10 +60,11 @@ _PARTS = {
     "{has_to_undo}": _HAS_TO_UNDO.format(body="body"),
     "{is_to_end}": _IS_TO_END.format(body="body"),
     "{is_to_end_then}": _IS_TO_END.format(body="coalesce(?4, body)"),
+    "{is_due_at_once_then}": _IS_DUE_AT_ONCE.format(body="coalesce(?4, body)"),
 }
 """Parts that several queries share, such as whether a job has something to undo, by its body, whether a job that is
-asked to stop ends now, since it has nothing to undo; the only family that a job may be of, and whether a family has
-unfinished jobs."""
+asked to stop ends now, since it has nothing to undo, or is due at once, since it does not undo that yet; the only
+family that a job may be of, and whether a family has unfinished jobs."""
 
 
 def _completed(text: str) -> str:

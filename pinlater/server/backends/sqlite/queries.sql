@@ -327,11 +327,11 @@ SELECT claim FROM jobs NOT INDEXED WHERE id = ?2 AND state = 1 AND queue_id = ?1
 -- name: checkpoint_job
 -- The claim was already checked: ?3 id, ?4 body or NULL, ?5 whether back to PENDING, ?6 run after or NULL, ?7 attempts
 -- or NULL, ?8 status to prepend, ?9 its waits or NULL. Instead of going back to PENDING, a job that is asked to stop
--- becomes FAILED if it has nothing to undo according to the new body.
+-- becomes FAILED if it has nothing to undo according to the new body, or is due at once if it does not undo it yet.
 UPDATE jobs NOT INDEXED SET
     body = coalesce(?4, body),
     state = iif(?5, iif({is_to_end_then}, 3, 0), 1),
-    run_after = iif(?5 AND is_cancelled, run_after,
+    run_after = iif(?5 AND {is_due_at_once_then}, run_after,
         iif(job_key IS NULL, coalesce(?6, run_after), min(coalesce(?6, run_after), 4503599627370496 - 1))),
     attempts_allowed = coalesce(?7, attempts_allowed),
     attempts_remaining = coalesce(?7, attempts_remaining),

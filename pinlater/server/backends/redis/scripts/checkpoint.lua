@@ -93,7 +93,7 @@ for at, item in ipairs(items) do
       remaining = allowed
     end
     local is_asked = linked and linked.is_cancelled(member)
-    if is_asked and is_back then
+    if is_asked and is_back and linked.is_due_at_once(member) then
       run_after = planned
       fulfilled[#fulfilled + 1] = at - 1
     end

@@ -22,7 +22,7 @@ if HAS_LINKS then
       return
     end
     local linked, inboxes, parents, ended, revived = {}, open_inboxes(), {}, {}, {}
-    local OPEN_SAGA = '"$saga":{"steps":["' -- as in pinlater/model/body_metadata.py
+    local OPEN_SAGA, UNDOES_CANCELLED = '"$saga":{"steps":["', '"$undoes":true' -- as in pinlater/model/body_metadata.py
     local KINDS = {[SUCCEEDED] = '1', [FAILED] = '2', cancelled = '3', deleted = DELETED}
 
     -- Returns whether a job is asked to stop or, if it is FAILED, was cancelled.
@@ -38,6 +38,12 @@ if HAS_LINKS then
     -- Returns whether a job has to end instead of becoming PENDING: it is asked to stop and has nothing to undo.
     function linked.is_to_end(member)
       return linked.is_cancelled(member) and not linked.has_to_undo(member)
+    end
+
+    -- Returns whether a job that is given back is due at once: it is asked to stop, and does not undo anything yet.
+    function linked.is_due_at_once(member)
+      local body = linked.is_cancelled(member) and redis.call('HGET', prefix .. 'bodies', member)
+      return body and not string.find(body, UNDOES_CANCELLED, 1, true)
     end
 
     -- Makes a PENDING job of this queue due; see inboxes.lua.
