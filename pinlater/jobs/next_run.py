@@ -6,8 +6,7 @@ import math
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-_END_OF_TIME = 1e11
-"""Epoch seconds, in the year 5138."""
+from pinlater.jobs.times import END_OF_TIME, check_seconds, epoch_seconds
 
 
 class NextRunPlan(Protocol):
@@ -33,22 +32,20 @@ class NextRun(NamedTuple):
         """Check the arguments.
 
         Raises:
-            TypeError: ``after`` is not a number.
+            TypeError: ``after`` is no number, or ``at`` neither a datetime nor a number.
             ValueError: both or neither are given, or the time is out of range.
         """
         if (after is None) == (at is None):
             raise ValueError("reschedule() takes after=seconds or at=moment; give one of them")
         if after is not None:
-            try:
-                is_in_range = 0 <= after < _END_OF_TIME
-            except TypeError:
-                raise TypeError(f"reschedule(after={after!r:.80}) takes a number of seconds") from None
-            if not is_in_range:
+            check_seconds(after, "reschedule(after=...)")
+            if not 0 <= after < END_OF_TIME:
                 raise ValueError(f"reschedule(after={after}) takes seconds; they cannot be negative or endless")
             return cls(float(after), None)
-        moment = at.timestamp() if isinstance(at, datetime) else at
-        if moment is None or not abs(moment) < _END_OF_TIME:
-            raise ValueError(f"reschedule(at={at}) takes a datetime or epoch seconds; this is in the far future")
+        assert at is not None
+        moment = epoch_seconds(at, "reschedule(at=...)")
+        if moment < -END_OF_TIME:
+            raise ValueError(f"reschedule(at={at}) is in the far past")
         return cls(None, float(moment))
 
     def due_ms(self, now_seconds: float) -> int:

@@ -26,6 +26,7 @@ class Timed(Generic[_P, _T]):
     timeout: float
 
     def __post_init__(self) -> None:
+        _check_function(self.function, "timed")
         if not 0 < self.timeout < inf:
             raise ValueError(f"timeout={self.timeout} of a step is in seconds, and must be more than 0 and finite")
 
@@ -53,9 +54,15 @@ def timed(function: Callable[_P, _T], *, timeout: float) -> Timed[_P, _T]:
         timeout: seconds.
 
     Raises:
+        TypeError: ``function`` cannot be called.
         ValueError: ``timeout`` is not more than 0, or not finite.
     """
     return Timed(function, timeout)
+
+
+def _check_function(function: object, what: str) -> None:
+    if not callable(function):
+        raise TypeError(f"{what} takes the function of a step, not {function!r:.80}; do not call the function")
 
 
 def timeout_of(function: Callable[..., object]) -> float | None:
@@ -80,6 +87,7 @@ class Retrying(Generic[_P, _T]):
     backoff: Backoff
 
     def __post_init__(self) -> None:
+        _check_function(self.function, "retrying")
         if self.attempts < 1:
             raise ValueError(f"retrying(attempts={self.attempts}) counts the first one and must be at least 1")
 
@@ -116,6 +124,7 @@ def retrying(
         timeout: seconds that each attempt of the step may take, as in ``timed``; None: no limit.
 
     Raises:
+        TypeError: ``function`` cannot be called.
         ValueError: ``attempts`` is less than 1, or ``timeout`` is not more than 0, or not finite.
     """
     limited = function if timeout is None else timed(function, timeout=timeout)

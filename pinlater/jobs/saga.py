@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar, overload
 
 from pinlater.errors import JobTimeout, UndoFailed, interruption_in
 from pinlater.jobs.interruptible import InterruptibleContext
-from pinlater.jobs.step_functions import is_async
+from pinlater.jobs.step_functions import is_async, takes_result
 from pinlater.jobs.step_records import StepCall
 from pinlater.jobs.steps import Steps
 from pinlater.model.body_metadata import BodyMetadata
@@ -76,8 +76,8 @@ class Saga:
 
         Raises:
             RuntimeError: the saga was not entered by ``with``, or its block has ended.
-            TypeError: ``undo`` cannot be called, or is a coroutine function, but the saga was not entered by ``async
-                with``.
+            TypeError: ``undo`` cannot be called with the step's result alone, or is a coroutine function, but the saga
+                was not entered by ``async with``.
             SagaUndone: the job has given up and undoes its sagas, and this step had not finished.
         """
         if not self._is_entered:
@@ -93,6 +93,10 @@ class Saga:
             )
         if is_async(undo) and not self._is_async:
             raise TypeError(f"undo of step {name!r} is a coroutine function; write async with context.saga()")
+        if not takes_result(undo):
+            raise TypeError(
+                f"undo of step {name!r} is called with the step's result alone, which {undo!r:.80} cannot take"
+            )
 
         def remember(call: StepCall, is_news: bool) -> None:
             self._undos[call.key] = (call, undo)

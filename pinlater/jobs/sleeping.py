@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import datetime
-from numbers import Real
 
 from pinlater.errors import JobSleeps
 from pinlater.jobs.interruptible import InterruptibleContext
-
-_END_OF_TIME = 1e11
-"""Epoch seconds, in the year 5138."""
+from pinlater.jobs.times import check_seconds, epoch_seconds
 
 
 def sleep_until(
@@ -34,15 +31,14 @@ def sleep_until(
         JobSleeps: the sleep begins.
         JobInterrupted: the attempt was already interrupted.
         SagaUndone: the job has given up.
-        ValueError: the moment is not a number, or more than 3000 years away, such as one in milliseconds.
+        TypeError: the moment is neither a datetime nor a number.
+        ValueError: the moment is NaN, or more than 3000 years away, such as one in milliseconds.
     """
     context.go_on_to_wait()
     if name in sleeps:  # the server has handed the job out, so the sleep is over by its clock
         return
     context.begin()
-    wake_seconds = moment.timestamp() if isinstance(moment, datetime) else moment
-    if not wake_seconds < _END_OF_TIME:
-        raise ValueError(f"sleep_until({moment}) takes a datetime or epoch seconds; this is in the far future")
+    wake_seconds = epoch_seconds(moment, "sleep_until")
     if wake_seconds <= context.server_seconds():
         return
     wake_ms = math.ceil(wake_seconds * 1000)
@@ -58,7 +54,7 @@ def moment_after(context: InterruptibleContext, seconds: float) -> float:
         TypeError: ``seconds`` is not a number.
         ValueError: ``seconds`` is negative or not finite.
     """
-    _check_number(seconds, "the time of a sleep")
+    check_seconds(seconds, "the time of a sleep")
     if not 0 <= seconds < math.inf:
         raise ValueError(f"sleep_for({seconds}) takes seconds; they cannot be negative or endless")
     return context.server_seconds() + seconds
@@ -73,11 +69,6 @@ def check_timeout(timeout: float | None) -> None:
     """
     if timeout is None:
         return
-    _check_number(timeout, "the timeout of a wait")
+    check_seconds(timeout, "the timeout of a wait")
     if not math.isfinite(timeout):
         raise ValueError(f"timeout={timeout} is in seconds, and must be finite; leave it out to wait without a limit")
-
-
-def _check_number(seconds: float, what: str) -> None:
-    if not isinstance(seconds, Real):
-        raise TypeError(f"{what} is a number of seconds, such as 3 * 86400 for three days, not {seconds!r:.80}")

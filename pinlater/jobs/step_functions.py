@@ -37,6 +37,19 @@ def is_async(function: Callable[..., Any]) -> bool:
     )
 
 
+def takes_result(undo: Callable[..., Any]) -> bool:
+    """Return whether a function can be called with the result of a step alone; true if that is not known."""
+    while isinstance(undo, Retrying | Timed):
+        undo = undo.function
+    try:
+        inspect.signature(undo).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # some functions in C do not say what they take
+        return True
+    return True
+
+
 def name_of(function: Callable[..., Any]) -> str:
     """Return the function's name, without its module and class: code may move."""
     function = plain_function(function)

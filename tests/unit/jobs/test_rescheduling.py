@@ -114,6 +114,13 @@ def test_times_have_to_be_some(bad):
         assert context.next_run is None
 
 
+def test_a_time_is_a_number():
+    with pytest.raises(TypeError, match=r"reschedule\(after=...\) is a number of seconds, .* not datetime.timedelta"):
+        NextRun.of(timedelta(days=1), None)
+    with pytest.raises(TypeError, match=r"reschedule\(at=...\) takes a datetime or epoch seconds, not '2027'"):
+        NextRun.of(None, "2027")
+
+
 def test_what_is_over_is_due_at_once():
     assert NextRun.of(None, 5.5).due_ms(1000.0) == 5500
     assert NextRun.of(0, None).due_ms(1000.0) == 1_000_000
@@ -253,8 +260,3 @@ def test_killed_at_the_end_of_a_run_there_is_one_next_run(tmp_path, is_answered,
     assert reads == list(range(50))
     assert len(outcomes) == (4 if is_answered else 5)
     assert outcomes[-1].job.total == sum(range(50))
-
-
-def test_a_timedelta_is_no_time_to_wait():
-    with pytest.raises(TypeError, match=r"reschedule\(after=datetime.timedelta\(days=1\)\) takes a number of seconds"):
-        NextRun.of(timedelta(1), None)

@@ -156,6 +156,13 @@ def test_attempts_are_counted_from_one():
         retrying(print, attempts=0)
 
 
+def test_what_was_called_already_is_refused():
+    with pytest.raises(TypeError, match="retrying takes the function of a step, not 7; do not call the function"):
+        retrying(7, attempts=2)
+    with pytest.raises(TypeError, match="timed takes the function of a step, not 7"):
+        retrying(7, attempts=2, timeout=60)
+
+
 # Coroutine functions
 
 

@@ -4,10 +4,11 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from pinlater import Constant, Discard, Job, JobInterrupted, SagaUndone, UndoFailed, retrying
+from pinlater import Constant, Discard, Job, JobFailed, JobInterrupted, SagaUndone, UndoFailed, retrying
 from pinlater.errors import BodyInvalid
 from pinlater.jobs.job import RawJob
 from pinlater.model.body_metadata import read_metadata
@@ -392,3 +393,26 @@ def test_an_undo_that_was_called_too_early_is_refused_before_the_step():
     ):
         saga.step("book", book, "flight", undo=note("ticket"))
     assert done == ["ticket"]
+
+
+@pytest.mark.parametrize("undo", [lambda: None, retrying(lambda: None, attempts=2), cancel.__get__("ticket")])
+def test_an_undo_that_does_not_take_the_result_is_refused_before_the_step(undo):
+    class Careless(Job, queue="trips", attempts=1):
+        def run(self, context):
+            with context.saga() as saga:
+                saga.step("book", book, "flight", undo=undo)
+
+    with run_inline(Careless) as client:
+        handle = client.enqueue(Careless())
+        with pytest.raises(JobFailed, match="undo of step 'book' is called with the step's result alone"):
+            handle.result(timeout=0)
+    assert done == []
+
+
+@pytest.mark.parametrize(
+    "undo", [print, lambda *_: None, lambda ticket, extra=1: None, str, partial(cancel), dict.fromkeys]
+)
+def test_an_undo_that_may_take_the_result_is_not_refused(undo):
+    with FakeContext(Trip()).saga() as saga:
+        saga.step("book", book, "flight", undo=undo)
+    assert done == ["flight"]

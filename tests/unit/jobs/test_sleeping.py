@@ -135,6 +135,12 @@ def test_moments_have_to_be_near(context, moment):
         context.sleep_until(moment, name="a")
 
 
+@pytest.mark.parametrize("moment", [timedelta(days=3), "tomorrow", None])
+def test_a_moment_is_no_duration(context, moment):
+    with pytest.raises(TypeError, match="sleep_until takes a datetime or epoch seconds, not "):
+        context.sleep_until(moment, name="a")
+
+
 @pytest.mark.parametrize("kind", [worker_context, FakeContext])
 def test_a_raw_job_cannot_sleep(kind):
     job = Raw(body=b"\xff")
