@@ -35,7 +35,10 @@ class SqliteDatabase(Database):
         """Lock a file beside the database: SQLite has no locks that outlast a transaction and end with the process."""
         path = self.rows("PRAGMA database_list")[0][2]
         if not path:
-            raise ConfigError("an outbox in memory has no relay: nobody else can see it; use a file")
+            raise ConfigError(
+                "an outbox in memory has no relay: nobody else can see it; use a file (in Django's tests, name one "
+                "under TEST in DATABASES)"
+            )
         if self._lock_file < 0:
             self._lock_file = os.open(f"{path}-{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:

@@ -6,6 +6,7 @@ _TLS_HELLO = b"\x16\x03"
 _TLS_ALERT = b"\x15\x03"
 _HTTP_REQUESTS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"CONNECT ")
 _HTTP_ANSWER = b"HTTP/"
+_UNFRAMED_CALL = b"\x80\x01"
 
 
 def speaks_tls(data: bytes) -> bool:
@@ -19,6 +20,8 @@ def hint_about_client(data: bytes) -> str:
         return "; the client speaks TLS, but this port does not (THRIFT_TLS_CERT)"
     if data.startswith(_HTTP_REQUESTS):
         return "; the client speaks HTTP: dashboard, metrics and health checks have a port of their own (ADMIN_PORT)"
+    if data.startswith(_UNFRAMED_CALL):
+        return "; the client sends Thrift calls without frames: give it a framed transport, such as TFramedTransport"
     return ""
 
 

@@ -137,6 +137,13 @@ def test_a_browser_or_a_probe_at_the_port_of_the_service(shared_server):
     assert wait_for(lambda: "the client speaks HTTP: dashboard, metrics and health checks" in shared_server.log)
 
 
+def test_a_thrift_client_without_frames(shared_server):
+    with socket.create_connection(("127.0.0.1", shared_server.port)) as sock:
+        sock.sendall(names_call()[4:])
+        assert is_closed(sock)
+    assert wait_for(lambda: "Thrift calls without frames: give it a framed transport" in shared_server.log)
+
+
 def test_a_tls_client_at_a_port_that_hangs_up_or_says_nothing(files):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tls://127.0.0.1:{silent.getsockname()[1]}"
