@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 
 from pinlater.errors import Discard, Retry
-from pinlater.jobs import middleware
 from pinlater.jobs.step_failures import step_note
 from pinlater.model.messages import MessageWait
 from pinlater.model.status import format_failure, format_origin, status_space
@@ -38,8 +37,10 @@ _OURS = frozenset(
         "run_limits",
         "step_limits",
     )
-) | {middleware.__file__, contextlib.__file__}
-"""Files whose lines in a traceback say nothing about a job."""
+) | {contextlib.__file__}
+_OUR_FOLDER = str(Path(__file__).parents[2] / "jobs") + os.sep
+"""Files whose lines in a traceback say nothing about a job: those that run it, and those of its context. Of the lines
+between the job and its step, the status would keep the last ones, and cut the job's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +224,13 @@ def _step_line(error: BaseException) -> list[str]:
     return [f"  {note}"] if note else []
 
 
+def _is_ours(file: str) -> bool:
+    return file in _OURS or file.startswith(_OUR_FOLDER)
+
+
 def _frames_of(error: BaseException) -> Iterator[str]:
     """Yield the frames of a traceback without the marks below their lines, so that more frames fit."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename not in _OURS]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
     for frame in frames[-_MOST_FRAMES:]:
         where = f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}'
         yield f"{where}\n    {frame.line}" if frame.line else where

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from pinlater.jobs.job import Job
 from pinlater.jobs.retry_delay import LONGEST_DELAY_SECONDS
 from pinlater.model.backoff import Exponential
 from pinlater.model.status import status_space
+from pinlater.testing import FakeContext
 from pinlater.worker import logs
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.runner import Runner
@@ -466,6 +468,22 @@ def test_a_status_is_never_too_long():
     assert text.startswith("[attempt 1/2 20")
     assert " 0.50 s] ValueError: xxx" in text
     assert 'raise ValueError("x" * 5000)' in text
+
+
+def test_a_status_keeps_the_lines_of_the_job_and_its_step_alone():
+    def fail():
+        raise ValueError("boom")
+
+    def run(context):
+        with context.saga() as saga:
+            saga.step("pay", fail, undo=print)
+
+    with pytest.raises(ValueError) as caught:
+        run(FakeContext(Act(what="")))
+    text = describe_failure(1, 2, 0.5, caught.value)
+    assert [line.split(" in ")[1] for line in text.split("\n") if line.startswith("  File ")][-2:] == ["run", "fail"]
+    assert f"{os.sep}jobs{os.sep}saga.py" not in text
+    assert f"{os.sep}jobs{os.sep}steps.py" not in text
 
 
 class Unspeakable(Exception):
