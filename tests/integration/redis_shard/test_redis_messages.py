@@ -307,6 +307,15 @@ def test_children_of_one_call_take_few_commands_more_than_others(bench, service,
     assert more == {"get": 2, "hget": 4, "zadd": 1, "sadd": 1}
 
 
+def test_a_queue_is_deleted_in_steps_of_many_jobs_even_if_each_was_called_alone(bench, service, shard):
+    parents = [Parent(f"{PARENTS}:s2:p2:1", "resize", 2 * number) for number in range(600)]
+    bench.run(shard.enqueue_jobs(QUEUE, [new_job(parent=parent) for parent in parents]))
+    before = commands(service)
+    bench.run(shard.delete_queue(QUEUE))
+    assert (commands(service) - before)["evalsha"] < 10
+    assert keys_beside(service) == []
+
+
 def test_jobs_without_any_of_it_take_no_command_more(bench, service, shard):
     """Neither do they while others of the queue sleep, but for two looks at what ties them to others."""
 

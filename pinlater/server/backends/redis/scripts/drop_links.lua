@@ -1,6 +1,6 @@
 -- Deletes links, inboxes and sets of children of jobs of a deleted queue, and sends messages to their parents; one page
 -- of jobs. KEYS[1] is a set of prefixes, one for the keys of each such queue; ARGV[2] one of these; [3] cursor, "0" to
--- start; [4] number of links to read.
+-- start; [4] number of links to read, or of jobs whose families are to be deleted.
 -- Returns {cursor of the next page, "0" at the end; ended sleeps: see links.lua}.
 -- standalone
 -- parts: clock chunks no_queue when_full records failures key_rates keys successes families inboxes forget_links
@@ -17,8 +17,8 @@ local function drop_some()
   return step[1] == '0' and FAMILIES or step[1]
 end
 
--- Deletes a family. Tells the parent of jobs that had not ended; of others it was told before, and may have dropped the
--- messages.
+-- Deletes a family; returns its size. Tells the parent of jobs that had not ended; of others it was told before, and may
+-- have dropped the messages.
 local function drop_family(family)
   local members, messages = {}, {}
   for id = family.first, family.last do
@@ -38,15 +38,18 @@ local function drop_family(family)
     inboxes.deliver(family.address, {[family.name] = messages})
   end
   redis.call('ZREMRANGEBYSCORE', dead .. 'families', last, last)
+  return #members
 end
 
 if cursor ~= FAMILIES then
   cursor = drop_some()
 else
-  local first = redis.call('ZRANGE', dead .. 'families', 0, 0)[1]
-  if first then
-    drop_family(parse_family(first))
-  else
+  local size, most, first = 0, tonumber(ARGV[4]), nil
+  repeat
+    first = redis.call('ZRANGE', dead .. 'families', 0, 0)[1]
+    size = size + (first and drop_family(parse_family(first)) or 0)
+  until not first or size >= most
+  if not first then
     redis.call('UNLINK', dead .. 'links', dead .. 'jobs', dead .. 'status')
     redis.call('SREM', KEYS[1], dead)
     cursor = '0'

@@ -17,13 +17,14 @@ if HAS_LINKS then
   -- if the job has no parent. It is fast for jobs in the order of their ids.
   function open_families(at)
     local MOST_AT_ONCE = 64
-    local key, known, list, place, size = at .. 'families', {}, {}, 0, 1
+    local key, known, list, place, size, asked = at .. 'families', {}, {}, 0, 1, 0
 
-    -- Reads the families from an id on, in their order. Each entry of the list is one and the ids from the one before it.
+    -- Reads the families from an id on, in their order: more than the last time if there were as many questions as
+    -- families then. Each entry of the list is one and the ids from the one before it.
     local function read_from(id, text)
       local is_before = list[1] and id < list[1].from
-      size = list[1] and not is_before and math.min(4 * size, MOST_AT_ONCE) or 1
-      list, place = {}, 1
+      size = asked >= size and not is_before and math.min(4 * size, MOST_AT_ONCE) or 1
+      list, place, asked = {}, 1, 0
       local from = id
       for _, found in ipairs(redis.call('ZRANGEBYSCORE', key, text, '+inf', 'LIMIT', 0, size)) do
         local family = known[found] or parse_family(found)
@@ -52,6 +53,7 @@ if HAS_LINKS then
       if not list[place] or id < list[place].from then
         read_from(id, text)
       end
+      asked = asked + 1
       local family = list[place].family
       if family and id >= family.first then
         return family, id
