@@ -209,8 +209,10 @@ def error_text(error: BaseException) -> str:
 
 
 def _lacks_reason(error: BaseException) -> bool:
+    if type(error).__str__ is not BaseException.__str__:  # the job's own class says it in its own way
+        return False
     if isinstance(error, Retry):
-        return not getattr(error, "reason", "")  # a subclass may not have called __init__
+        return getattr(error, "reason", None) == ""  # one that has not called our __init__ has a text of its own
     return isinstance(error, Discard) and not error.args
 
 

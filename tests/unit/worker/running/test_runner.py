@@ -94,6 +94,31 @@ def fail(job, context):
     raise ValueError("some\n reason")
 
 
+class Busy(Retry):
+    """Says why in its own words."""
+
+    def __init__(self, who):
+        super().__init__(after=5)
+        self.who = who
+
+    def __str__(self):
+        return f"{self.who} is busy"
+
+
+class BusyOfOld(Retry):
+    """Does not call the constructor of its base, which gives the text."""
+
+    after = 5
+
+    def __init__(self, text):
+        Exception.__init__(self, text)
+
+
+class Gone(Discard):
+    def __str__(self):
+        return "the order is gone"
+
+
 def retry(job, context):
     raise Retry(after=job.value, reason="busy")
 
@@ -264,6 +289,9 @@ def test_a_job_may_say_when(bench, after, delay_ms):
         (Retry(after=5, reason="busy"), "Retry: busy"),
         (Discard(), "Discard: OSError: the bank is away"),
         (Discard("refused"), "Discard: refused"),
+        (Busy("the bank"), "Busy: the bank is busy"),
+        (BusyOfOld("busy since noon"), "BusyOfOld: busy since noon"),
+        (Gone(), "Gone: the order is gone"),
         (ValueError(), "ValueError"),
     ],
 )
