@@ -102,15 +102,16 @@ class Runner:
             job = self._decode(batch.queues[position], body)
             context = RunContext(job, batch, position, self._saver, self._services)
         except BodyInvalid as error:
-            if self._resets_body(batch, position):
-                return self.run(batch, position, now_ns)
-            return self._unreadable(batch, position, error)
-        tick = self._tick_of(job, context, body) if context.may_have_metadata else None
-        if tick is not None and tick.is_over:
-            self._record_start(job, context, batch, position, now_ns)  # it is counted, though it does not run
-            return tick.outcome
-        outcome = self._attempt(job, context, batch, position, now_ns)
-        return outcome if tick is None else tick.after(outcome)
+            if not self._resets_body(batch, position):
+                return self._unreadable(batch, position, error)
+        else:
+            tick = self._tick_of(job, context, body) if context.may_have_metadata else None
+            if tick is not None and tick.is_over:
+                self._record_start(job, context, batch, position, now_ns)  # it is counted, though it does not run
+                return tick.outcome
+            outcome = self._attempt(job, context, batch, position, now_ns)
+            return outcome if tick is None else tick.after(outcome)
+        return self.run(batch, position, now_ns)  # not above: it would be the context of each exception of the job
 
     def _resets_body(self, batch: DequeuedBatch, position: int) -> bool:
         """Replace what is unreadable in the body of a periodic job by defaults; return whether that was possible."""

@@ -54,17 +54,18 @@ class TaskRunner(Runner):
             job = self._decode(batch.queues[position], body)
             context = RunContext(job, batch, position, self._saver, self._services)
         except BodyInvalid as error:
-            if self._resets_body(batch, position):
-                return await self.run_awaited(batch, position, now_ns)
-            return self._unreadable(batch, position, error)
-        if self._is_blocking(type(job)):
-            return self._unreadable(batch, position, _blocking_error(job))
-        tick = self._tick_of(job, context, body) if context.may_have_metadata else None
-        if tick is not None and tick.is_over:
-            self._record_start(job, context, batch, position, now_ns)  # it is counted, though it does not run
-            return tick.outcome
-        outcome = await self._attempt_awaited(job, context, batch, position, now_ns)
-        return outcome if tick is None else tick.after(outcome)
+            if not self._resets_body(batch, position):
+                return self._unreadable(batch, position, error)
+        else:
+            if self._is_blocking(type(job)):
+                return self._unreadable(batch, position, _blocking_error(job))
+            tick = self._tick_of(job, context, body) if context.may_have_metadata else None
+            if tick is not None and tick.is_over:
+                self._record_start(job, context, batch, position, now_ns)  # it is counted, though it does not run
+                return tick.outcome
+            outcome = await self._attempt_awaited(job, context, batch, position, now_ns)
+            return outcome if tick is None else tick.after(outcome)
+        return await self.run_awaited(batch, position, now_ns)  # see ``run``
 
     async def _attempt_awaited(
         self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int

@@ -1,6 +1,6 @@
 """Periodic jobs, and bodies of them."""
 
-from pinlater import Constant, Discard, Job, JobInterrupted
+from pinlater import Constant, Discard, Job, JobInterrupted, Retry
 from pinlater.jobs.body_codec import encode_body
 from pinlater.model.body_metadata import BodyMetadata, Recurrence
 
@@ -26,6 +26,8 @@ class Tidy(Job, queue="tidy", every=60, attempts=3, backoff=Constant(5), priorit
             raise ValueError("dusty")
         if self.how == "discards":
             raise Discard("not today")
+        if self.how == "retries":
+            raise Retry
         if self.how == "is interrupted":
             raise JobInterrupted
         if self.how == "says when":

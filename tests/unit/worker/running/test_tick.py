@@ -7,7 +7,7 @@ from time import monotonic_ns, time
 import msgspec
 import pytest
 
-from pinlater import Constant, Job
+from pinlater import Constant, Job, Retry
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.model.body_metadata import (
     PERIODIC_SPARE_ATTEMPTS,
@@ -248,9 +248,12 @@ def test_nonsense_for_a_schedule_harms_nobody_else(again):
 
 class Awaited(Job, name="Tidy", queue="tidy", every=60, attempts=3):
     how: str = ""
+    runs: int = 0
 
     async def run(self, context):
         seen.append(context.scheduled_for)
+        if self.how == "retries":
+            raise Retry
         if self.how:
             raise ValueError("dusty")
 
@@ -284,6 +287,13 @@ def test_a_body_of_an_older_form_is_run_with_the_defaults_of_the_class(body):
     assert read_metadata(outcome.body).recurrence == Recurrence(
         TICK_MS + MINUTE_MS, 5, EVERY_MINUTE, last=ended("succeeded")
     )
+
+
+@pytest.mark.parametrize("run_body", [lambda body: run(body)[0], run_awaited])
+def test_what_was_unreadable_in_the_body_is_no_reason_of_a_retry(run_body):
+    again = b'"$again":{"due_ms":%d,"run":4,"schedule":"every 60.0"}' % TICK_MS
+    outcome = run_body(b'{"job":"Tidy","how":"retries","runs":"many",' + again + b"}")
+    assert outcome.status.endswith("] Retry: retry\n")
 
 
 def test_fields_that_fit_and_finished_steps_stay_when_another_field_does_not(caplog):
