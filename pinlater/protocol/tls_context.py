@@ -17,8 +17,11 @@ log = logging.getLogger(__name__)
 
 
 def lacks_key(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a PEM file has a certificate and no private key."""
-    content = Path(path).read_bytes()
+    """Tell whether a PEM file has a certificate and no private key; False if it cannot be read."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError:
+        return False
     return b"CERTIFICATE-----" in content and b"PRIVATE KEY-----" not in content
 
 

@@ -169,6 +169,11 @@ def test_files_that_are_no_certificates_are_named(tmp_path, content):
         TlsFiles(ca=path).context()
 
 
+def test_a_directory_in_place_of_a_certificate_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=f"^{tmp_path}: cannot be used for TLS"):
+        TlsFiles(cert=tmp_path).context()
+
+
 def test_a_certificate_whose_key_is_in_a_file_that_is_not_named_is_refused_in_words(authority):
     issued = authority.issue("apart")
     with pytest.raises(ConfigError, match=r"has no private key; name the file that has it: PINLATER_TLS_KEY$"):
