@@ -42,10 +42,10 @@ def takes_result(undo: Callable[..., Any]) -> bool:
     while isinstance(undo, Retrying | Timed):
         undo = undo.function
     try:
-        inspect.signature(undo).bind(None)
+        inspect.signature(undo, follow_wrapped=False).bind(None)  # a decorator may add arguments
     except TypeError:
         return False
-    except ValueError:  # some functions in C do not say what they take
+    except (ValueError, NameError):  # a function in C may not say what it takes; or its types are for checkers only
         return True
     return True
 

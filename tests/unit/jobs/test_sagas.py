@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 
 import pytest
 
@@ -409,8 +409,37 @@ def test_an_undo_that_does_not_take_the_result_is_refused_before_the_step(undo):
     assert done == []
 
 
+def with_session(function):
+    @wraps(function)
+    def wrapper(ticket):
+        return function("session", ticket)
+
+    return wrapper
+
+
+class ForCheckers:
+    """Has a parameter whose type is imported for type checkers only: Python 3.14 then has no signature of it."""
+
+    @property
+    def __signature__(self):
+        raise NameError("name 'Ticket' is not defined")
+
+    def __call__(self, ticket):
+        """Undo it."""
+
+
 @pytest.mark.parametrize(
-    "undo", [print, lambda *_: None, lambda ticket, extra=1: None, str, partial(cancel), dict.fromkeys]
+    "undo",
+    [
+        print,
+        lambda *_: None,
+        lambda ticket, extra=1: None,
+        str,
+        partial(cancel),
+        dict.fromkeys,
+        with_session(lambda session, ticket: None),
+        ForCheckers(),
+    ],
 )
 def test_an_undo_that_may_take_the_result_is_not_refused(undo):
     with FakeContext(Trip()).saga() as saga:
