@@ -51,6 +51,7 @@ class Connector:
         self._is_quiet = is_quiet
         self._failures = 0
         self._unanswered = 0
+        self._newest: Connection | None = None
         self._is_lost = False
 
     def connect(self, beat: Callable[[], object] = ignore_beat) -> Connection:
@@ -79,6 +80,7 @@ class Connector:
     @property
     def delay_seconds(self) -> float:
         """Seconds to wait before the next try."""
+        self._forget_unanswered()
         grown = FIRST_DELAY_SECONDS * 2.0 ** min(max(self._failures + self._unanswered - 1, 0), 30)
         return min(grown, LONGEST_DELAY_SECONDS) * (0.5 + self._chance())
 
@@ -92,7 +94,8 @@ class Connector:
             self._servers.leave(connection.address)
         elif not connection.has_answered:
             self._servers.failed(connection.address)
-        self._unanswered = 0 if connection.has_answered else self._unanswered + 1
+        if not connection.has_answered:
+            self._unanswered += 1
 
     def leave(self, address: Address) -> bool:
         """Try other servers than this one first; return whether to give up the connections to this one."""
@@ -104,7 +107,14 @@ class Connector:
         self.note_failure(connection, error)
         log.warning("lost the connection to the server: %s", error)
 
+    def _forget_unanswered(self) -> None:
+        """Begin to count anew the connections lost without an answer, once one has had an answer."""
+        if self._newest is not None and self._newest.has_answered:
+            self._unanswered = 0
+
     def _on_connected(self, connection: Connection) -> None:
+        self._forget_unanswered()
+        self._newest = connection
         if (self._failures or self._is_lost) and not self._is_quiet:
             log.info("connected to %s", connection.address)
         self._failures = 0
