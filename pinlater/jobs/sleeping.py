@@ -57,7 +57,7 @@ def moment_after(context: InterruptibleContext, seconds: float) -> float:
     check_seconds(seconds, "the time of a sleep")
     if not 0 <= seconds < math.inf:
         raise ValueError(f"sleep_for({seconds}) takes seconds; they cannot be negative or endless")
-    return context.server_seconds() + seconds
+    return context.server_seconds() + float(seconds)
 
 
 def check_timeout(timeout: float | None) -> None:

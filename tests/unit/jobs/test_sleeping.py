@@ -1,6 +1,8 @@
 """Sleeps that occupy no process: once each, in every kind of context."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from time import monotonic_ns, time
 
 import msgspec
@@ -115,6 +117,12 @@ def test_a_sleep_up_to_a_moment(context, as_moment):
     with pytest.raises(JobSleeps) as caught:
         context.sleep_until(as_moment(at), name="a")
     assert caught.value.until_ms == at * 1000
+
+
+def test_seconds_may_be_of_any_kind_of_number(context):
+    for seconds in (60, 60.0, Decimal(60), Fraction(60)):
+        with pytest.raises(JobSleeps):
+            context.sleep_for(seconds, name=f"{seconds!r}")
 
 
 def test_what_is_over_does_not_wait(context):
