@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from pinlater.server.backends.sqlite.database import SCHEMA_VERSION, SqliteDatabase
-from pinlater.server.backends.sqlite.queries import QUERIES, schema
+from pinlater.server.backends.sqlite.queries import QUERIES
+from tests.unit.server.backends.sqlite.old_store import make_old_store
 
 OPEN_AND_DIE = """
 import os, signal, sys
@@ -43,13 +44,9 @@ for number in range(10_000):
 
 
 def _make_old(path, version):
-    path.parent.mkdir(parents=True)
-    old = sqlite3.connect(path, isolation_level=None)
+    old = make_old_store(path, version)
     old.execute("PRAGMA journal_mode = WAL")
     old.execute("PRAGMA synchronous = OFF")
-    scripts = "\n".join(map(schema, range(1, version + 1)))
-    old.executescript(f"BEGIN;\n{scripts}\nPRAGMA user_version = {version};\nCOMMIT;")
-    old.execute(QUERIES["create_queue"], ("emails", 1))
     old.execute(QUERIES["insert_jobs"] + " (7, 1, 0, 1, 5, 5, 5, 2, 2, 'old', x'ff')")
     if version >= 5:
         rows = [(number.to_bytes(16, "big"), number, number) for number in range(2000)]

@@ -16,8 +16,9 @@ from pinlater.errors import ConfigError
 from pinlater.server.backends.sqlite import SqliteStore
 from pinlater.server.backends.sqlite import database as store_module
 from pinlater.server.backends.sqlite.database import SCHEMA_VERSION, SqliteDatabase
-from pinlater.server.backends.sqlite.queries import QUERIES, schema
+from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.unavailable import StoreUnavailable
+from tests.unit.server.backends.sqlite.old_store import make_old_store
 
 
 @pytest.fixture
@@ -135,10 +136,7 @@ def _describe(path):
 
 
 def test_a_store_of_version_1_is_brought_to_the_present_one(path):
-    _make(path)
-    old = sqlite3.connect(path, isolation_level=None)
-    old.executescript(f"BEGIN;\n{schema(1)}\nPRAGMA user_version = 1;\nCOMMIT;")
-    old.execute(QUERIES["create_queue"], ("emails", 1))
+    old = make_old_store(path, 1)
     insert = QUERIES["insert_jobs"] + " (?1, 1, ?2, 1, 5, 5, 5, 2, 2, 'old', ?3)"
     for local_id, state in enumerate((0, 1, 2, 3), 1):
         old.execute(insert, (local_id, state, b"\xff" * 10_000))
@@ -153,11 +151,7 @@ def test_a_store_of_version_1_is_brought_to_the_present_one(path):
 
 
 def test_children_of_an_older_store_have_their_parents(path):
-    _make(path)
-    old = sqlite3.connect(path, isolation_level=None)
-    steps = "\n".join(map(schema, range(1, 16)))
-    old.executescript(f"BEGIN;\n{steps}\nPRAGMA user_version = 15;\nCOMMIT;")
-    old.execute(QUERIES["create_queue"], ("emails", 1))
+    old = make_old_store(path, 15)
     told = {2: (9, "crop", 5), 3: (9, "crop", 6), 4: (9, "crop", 8), 6: (9, "crop", 10), 7: (9, "size", 11)}
     told |= {number: (10, "size", number + 4) for number in range(8, 700)}
     parents = {number: (f"emails:s1:p1:{parent}", *rest) for number, (parent, *rest) in told.items()}
@@ -190,11 +184,7 @@ def test_children_of_an_older_store_have_their_parents(path):
 
 
 def test_unfinished_children_of_an_older_store_are_found_by_their_parents(path):
-    _make(path)
-    old = sqlite3.connect(path, isolation_level=None)
-    steps = "\n".join(map(schema, range(1, 15)))
-    old.executescript(f"BEGIN;\n{steps}\nPRAGMA user_version = 14;\nCOMMIT;")
-    old.execute(QUERIES["create_queue"], ("emails", 1))
+    old = make_old_store(path, 14)
     insert = QUERIES["insert_jobs"] + " (?1, 1, ?2, 1, 5, 5, 5, 2, 2, '', ?3)"
     for local_id, state in enumerate((0, 1, 2, 3, 1), 1):
         old.execute(insert, (local_id, state, b""))
