@@ -105,7 +105,7 @@ def tell_acked(transaction: SqliteTransaction, queue_id: int, ids: Iterable[int]
             }
         _deliver(transaction, read)
     _deliver(transaction, mail)
-    refresh_families(transaction, queue_id, families)
+    _refresh(transaction, list(families))
 
 
 def tell_failed(transaction: SqliteTransaction, queue_id: int, ids: Collection[int]) -> None:
@@ -126,7 +126,7 @@ def _tell_if_any(
         mail = Mail()
         families = _tell(transaction, mail, queue_id, ids, which)
         _deliver(transaction, mail)
-        refresh_families(transaction, queue_id, families)
+        _refresh(transaction, list(families))
 
 
 def refresh_families(transaction: SqliteTransaction, queue_id: int, ids: Iterable[int]) -> None:
