@@ -31,6 +31,24 @@ class NumberRange(click.FloatRange):
         return number
 
 
+class Duration(NumberRange):
+    """A ``NumberRange`` of seconds, which may also be written as a duration, such as ``90s`` or ``15m``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value in seconds."""
+        if isinstance(value, str) and not _is_number(value):
+            value = parse_duration(value)
+        return super().convert(value, param, ctx)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def parse_duration(text: str) -> float:
     """Return a duration such as ``90``, ``15m``, ``2h`` or ``1d12h`` in seconds.
 

@@ -11,7 +11,7 @@ from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import body_text, bytes_json, print_bytes, print_json
 from pinlater.cli.tables import Table
-from pinlater.durations import NumberRange
+from pinlater.durations import DURATION, Duration
 
 if TYPE_CHECKING:
     from pinlater.model.attempts import ClaimedJob
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 )
 @click.argument("queue", shell_complete=complete_queues)
 @click.option("--limit", type=click.IntRange(min=1), default=1, show_default=True, help="Maximum number of jobs.")
-@click.option("--wait", type=NumberRange(min=0), default=0.0, metavar="SECONDS", help="Wait this long for a job.")
+@click.option("--wait", type=Duration(min=0), default=0.0, metavar=DURATION, help="Wait this long for a job.")
 @click.option("--dry-run", is_flag=True, help="Only show the jobs; do not claim them.")
 @click.option("--ack", is_flag=True, help="Acknowledge the jobs as succeeded after printing them.")
 @click.option("--raw", is_flag=True, help="Print only the bodies, byte for byte.")
@@ -94,9 +94,9 @@ def _claim_hint(jobs: Sequence[ClaimedJob]) -> str:
 @click.option("--status", default="", help="Text to append to the job's status.")
 @click.option(
     "--retry-delay",
-    type=NumberRange(min=0),
+    type=Duration(min=0),
     default=0.0,
-    metavar="SECONDS",
+    metavar=DURATION,
     help="With --failed: delay before the next attempt.",
 )
 @click.option("--claim", help="Acknowledge only if the job still has this claim; see dequeue.")

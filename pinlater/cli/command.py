@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinlater.durations import NumberRange
+from pinlater.durations import DURATION, Duration
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
@@ -119,9 +119,9 @@ def _common_options() -> list[click.Option]:
         ),
         click.Option(
             ["--timeout"],
-            type=NumberRange(min=0, min_open=True),
-            metavar="SECONDS",
-            help="Timeout of a call, including retries.  [default: 10]",
+            type=Duration(min=0, min_open=True),
+            metavar=DURATION,
+            help="Timeout of a call, including retries, such as 30s.  [default: 10s]",
             **shared,
         ),
         click.Option(["--json", "as_json"], is_flag=True, default=None, help="Print JSON.", **shared),

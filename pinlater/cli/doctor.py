@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import moment, print_json, visible
-from pinlater.durations import NumberRange
+from pinlater.durations import DURATION, Duration
 from pinlater.errors import EXIT_UNAVAILABLE, ServerError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def parse_url(text: str) -> str:
     help="Severity from which findings set the exit status; with --every, only these are reported.",
 )
 @click.option(
-    "--every", type=NumberRange(min=1), metavar="SECONDS", help="Keep checking, once in this time, until stopped."
+    "--every", type=Duration(min=1), metavar=DURATION, help="Keep checking, once in this time, until stopped."
 )
 @click.option(
     "--notify",

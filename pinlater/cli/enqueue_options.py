@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinlater.cli.backoffs import BACKOFF, parse_backoff
-from pinlater.durations import DURATION, NumberRange, parse_duration
+from pinlater.durations import DURATION, Duration, parse_duration
 
 if TYPE_CHECKING:
     from pinlater.model.policy import Policy
 
-_SECONDS: dict[str, Any] = {"type": NumberRange(min=0, min_open=True), "metavar": "SECONDS"}
+_TIME: dict[str, Any] = {"type": Duration(min=0, min_open=True), "metavar": DURATION}
 
 _POLICY = {
     "backoff": click.option(
         "--backoff", type=parse_backoff, metavar=BACKOFF, help="Delay before the next attempt.  [default: class]"
     ),
-    "job_timeout": click.option("--job-timeout", help="Time limit of a run.  [default: class]", **_SECONDS),
+    "job_timeout": click.option("--job-timeout", help="Time limit of a run.  [default: class]", **_TIME),
     "stall_after": click.option(
-        "--stall-after", help="Time limit without a sign of progress.  [default: class]", **_SECONDS
+        "--stall-after", help="Time limit without a sign of progress.  [default: class]", **_TIME
     ),
     "give_up_after": click.option(
-        "--give-up-after", help="Time from now after which no attempt begins.  [default: class]", **_SECONDS
+        "--give-up-after", help="Time from now after which no attempt begins.  [default: class]", **_TIME
     ),
 }
 _UNIQUE = {

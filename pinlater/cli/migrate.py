@@ -10,7 +10,7 @@ from pinlater.cli.bulk_action import progress_bar
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import print_fields, print_json, some_jobs
-from pinlater.durations import NumberRange
+from pinlater.durations import DURATION, Duration
 from pinlater.jobs.options import QUEUE_NAME
 
 if TYPE_CHECKING:
@@ -32,11 +32,10 @@ if TYPE_CHECKING:
 @click.option("--succeeded", is_flag=True, help="Also migrate succeeded jobs.")
 @click.option(
     "--patience",
-    type=NumberRange(min=0),
+    type=Duration(min=0),
     default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time to wait for running jobs at the source.",
+    metavar=DURATION,
+    help="Time to wait for running jobs at the source.  [default: 60s]",
 )
 @click.pass_obj
 def migrate_queue(

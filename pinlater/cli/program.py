@@ -99,7 +99,7 @@ def tool() -> None:
     stdout, messages to stderr.
 
     For help on a command, run: pinlater COMMAND --help. With --json, a command prints one JSON document, or one per
-    line if it lists jobs.
+    line if it lists jobs. A TIME is a number of seconds, or has units, such as 90s, 15m, 2h, 7d or 1d12h.
 
     Exit status: 0 success; 1 refused by the server, queue or job not found, or not confirmed; 2 usage error; 69 server
     unreachable or timed out; 78 configuration error; 130 interrupted; 141 output closed by its reader.

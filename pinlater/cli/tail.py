@@ -14,7 +14,7 @@ from pinlater.cli.completion import complete_queues
 from pinlater.cli.failures import status_line
 from pinlater.cli.output import job_json, print_json, some_jobs, state_text, visible
 from pinlater.cli.summaries import Summaries
-from pinlater.durations import NumberRange
+from pinlater.durations import DURATION, Duration
 
 if TYPE_CHECKING:
     from pinlater.cli.changes import Change
@@ -35,13 +35,12 @@ _MOST_ARGUMENTS = 60
 @click.argument("queues", nargs=-1, shell_complete=complete_queues)
 @click.option(
     "--interval",
-    type=NumberRange(min=0.1),
+    type=Duration(min=0.1),
     default=1.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Polling interval.",
+    metavar=DURATION,
+    help="Polling interval.  [default: 1s]",
 )
-@click.option("--for", "seconds", type=NumberRange(min=0), metavar="SECONDS", help="Stop after this time.")
+@click.option("--for", "seconds", type=Duration(min=0), metavar=DURATION, help="Stop after this time.")
 @click.pass_obj
 def tail(session: Session, /, *, queues: tuple[str, ...], interval: float, seconds: float | None) -> None:
     """Print a line whenever a job changes its state, until ^C.

@@ -10,7 +10,7 @@ import click
 from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import print_json
-from pinlater.durations import NumberRange
+from pinlater.durations import DURATION, Duration
 
 if TYPE_CHECKING:
     from pinlater.cli.snapshots import QueueSnapshot
@@ -28,11 +28,10 @@ if TYPE_CHECKING:
 @click.argument("queues", nargs=-1, shell_complete=complete_queues)
 @click.option(
     "--interval",
-    type=NumberRange(min=0.2),
+    type=Duration(min=0.2),
     default=2.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Refresh interval; longer with very many queues.",
+    metavar=DURATION,
+    help="Refresh interval; longer with very many queues.  [default: 2s]",
 )
 @click.option("--once", is_flag=True, help="Print the table once, for scripts; implied by --json.")
 @click.pass_obj

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from pinlater import __version__
-from pinlater.durations import DURATION, NumberRange, parse_duration
+from pinlater.durations import DURATION, Duration, parse_duration
 from pinlater.environment import unread_variables
 from pinlater.errors import ConfigError
 from pinlater.worker.sizes import size
@@ -115,26 +115,26 @@ def main() -> None:
 )
 @click.option(
     "--lease",
-    type=NumberRange(1, 86400),
+    type=Duration(1, 86400),
     default=30.0,
-    metavar="SECONDS",
+    metavar=DURATION,
     help="If the whole worker dies, other workers get its jobs after this time. Leases are renewed, so long jobs do "
-    "not need a longer one.  [default: 30]",
+    "not need a longer one.  [default: 30s]",
 )
 @click.option(
     "--drain",
-    type=NumberRange(0, 86400),
+    type=Duration(0, 86400),
     default=30.0,
-    metavar="SECONDS",
-    help="Time for running jobs to finish when the worker is told to stop.  [default: 30]",
+    metavar=DURATION,
+    help="Time for running jobs to finish when the worker is told to stop.  [default: 30s]",
 )
 @click.option(
     "--max-jobs", type=click.IntRange(1), metavar="N", help="Replace a process after N jobs.  [default: never]"
 )
 @click.option(
     "--max-age",
-    type=NumberRange(1),
-    metavar="SECONDS",
+    type=Duration(1),
+    metavar=DURATION,
     help="Replace a process of this age, between jobs.  [default: never]",
 )
 @click.option(

@@ -4,7 +4,7 @@ import click
 import pytest
 
 from pinlater.cli.program import tool
-from pinlater.durations import parse_duration
+from pinlater.durations import DURATION, parse_duration
 from pinlater.worker.program import worker
 
 
@@ -40,3 +40,22 @@ def test_a_length_of_time_that_no_clock_can_count(text):
 def test_no_option_takes_a_number_that_cannot_be_counted(option, text):
     with pytest.raises(click.BadParameter, match=r"is not (a number of at most|in the range)"):
         option.type.convert(text, option, None)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        pytest.param(option, id=f"{program.name} {option.name}")
+        for program in (*tool.commands.values(), worker)
+        for option in program.params
+        if option.metavar in {DURATION, "SECONDS"}
+    ],
+)
+@pytest.mark.parametrize("text", ["90", "90s", "1.5m"])
+def test_every_time_may_have_a_unit(option, text):
+    assert option.type.convert(text, option, None) == 90
+
+
+def test_what_is_no_time_is_told_how_to_write_one(tool_run):
+    status, _, err = tool_run("enqueue", "email", "x", "--give-up-after", "5 min")
+    assert (status, "'5 min' is not a duration; write 90s, 15m" in err) == (2, True)
