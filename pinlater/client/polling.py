@@ -32,7 +32,7 @@ def pick(found: dict[str, JobInfo], descriptor: str) -> JobInfo:
     """
     info = found.get(descriptor)
     if info is None:
-        raise LookupError(f"the server has no job {descriptor}; finished jobs are collected after a while")
+        raise LookupError(f"the server has no job {descriptor}; finished jobs are deleted after a while")
     return info
 
 

@@ -53,7 +53,7 @@ class TlsFiles:
 
     def _make(self) -> ssl.SSLContext:
         if self.key and not self.cert:
-            raise ConfigError(f"{KEY_KEY} is nothing without {CERT_KEY}; name the certificate, too")
+            raise ConfigError(f"{KEY_KEY} has no effect without {CERT_KEY}; name the certificate, too")
         for path in (self.ca, self.cert, self.key):
             if path and not os.access(path, os.R_OK):
                 raise ConfigError(f"{os.fspath(path)} cannot be read; check {CA_KEY}, {CERT_KEY} and {KEY_KEY}")

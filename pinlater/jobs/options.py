@@ -162,7 +162,7 @@ class JobOptions:
             )
         for kind in self.give_up_on:
             if kind in self.backoff_on:
-                raise TypeError(f"job {self.name}: {kind.__name__} stands in give_up_on and in backoff_on; choose one")
+                raise TypeError(f"job {self.name}: {kind.__name__} is in both give_up_on and backoff_on; choose one")
 
     def _check_schedule(self) -> None:
         try:

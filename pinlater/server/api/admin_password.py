@@ -30,7 +30,9 @@ class AdminPassword:
             NoHealthyShards: too many checks are waiting.
         """
         if not self._stored:
-            raise PasswordInvalid("this server has no ADMIN_PASSWORD_HASH, so queues cannot be deleted")
+            raise PasswordInvalid(
+                "this server has no ADMIN_PASSWORD_HASH, so queues cannot be deleted; make one: pinlater hash-password"
+            )
         async with self._checking.slot():  # hashing is slow and uses much memory on purpose
             right = await asyncio.to_thread(verify_password, given or "", self._stored)
         if not right or given is None:

@@ -52,7 +52,7 @@ def test_options_go_before_the_environment(monkeypatch):
 
 
 def test_a_key_needs_its_certificate():
-    with pytest.raises(ConfigError, match="PINLATER_TLS_KEY is nothing without PINLATER_TLS_CERT"):
+    with pytest.raises(ConfigError, match="PINLATER_TLS_KEY has no effect without PINLATER_TLS_CERT"):
         TlsFiles(key="key.pem").context()
 
 

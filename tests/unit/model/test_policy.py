@@ -126,7 +126,7 @@ def test_backoffs_are_those_of_exceptions(bad):
 
 
 def test_an_exception_is_either_given_up_on_or_waited_for():
-    with pytest.raises(TypeError, match="OSError stands in give_up_on and in backoff_on"):
+    with pytest.raises(TypeError, match="OSError is in both give_up_on and backoff_on"):
         type(Job)("Impossible", (Job,), {}, give_up_on=(OSError,), backoff_on={OSError: Constant(1)})
 
 

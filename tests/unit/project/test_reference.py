@@ -23,7 +23,7 @@ def test_the_reference_is_up_to_date(tmp_path):
 def test_what_the_pages_are_about_is_on_them():
     pages = {page.stem: page.read_text() for page in (ROOT / "docs" / "reference").iterdir()}
     assert "| `THRIFT_PORT` | `9010` |" in pages["settings"]
-    assert "| `--drain SECONDS` |" in pages["programs"]
+    assert "| `--drain TIME` |" in pages["programs"]
     assert f"| `backoff` | `{DEFAULT_BACKOFF}` |" in pages["jobs"]
     assert "### JobContext.checkpoint\n\n`checkpoint(*, flush: bool = False) -> None`" in pages["jobs"]
     assert "| `PinLaterDequeueRequest.waitMillis` | `i32` | Long poll" in pages["wire"]

@@ -128,7 +128,7 @@ class SqliteDatabase:
             if version > SCHEMA_VERSION:
                 raise ConfigError(
                     f"the store {self.path} has version {version}, this program knows {SCHEMA_VERSION}; "
-                    "install a newer one"
+                    "install a newer version of PinLater, or restore a backup of the older one"
                 )
             if version == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 raise ConfigError(f"{self.path} is a database of something else; choose another place with --data-dir")
