@@ -6,7 +6,7 @@ import json
 import sys
 import tempfile
 import time
-from datetime import date
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -53,7 +53,7 @@ def main(  # noqa: PLR0917 - click calls it
         for name in chosen:
             if name not in failed:
                 _measure(name, f"round {number}", python, folder or durable_folder(), scale, found, failed)
-    machine = f"{date.today()}; {describe_machine()}; medians of {rounds} rounds; scale {scale:g}"
+    machine = f"{datetime.now(UTC):%Y-%m-%d}; {describe_machine()}; medians of {rounds} rounds; scale {scale:g}"
     rows = report.rows_of(found)
     if as_json:
         figures = {name: [one._asdict() for one in rounds_] for name, rounds_ in found.items()}

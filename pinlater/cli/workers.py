@@ -41,8 +41,8 @@ def workers(session: Session, /, *, queue: str | None) -> int:
 
     WORKER is the process id of the worker, PROCESS that of a job process, and ENDED the number of jobs that have ended
     in it. RUNS lists its running jobs and for how long they have run, the longest first. Workers report every few
-    seconds; a worker that died is shown as lost or silent for half a minute, then removed. Job classes that a worker did not
-    know within the last ten minutes are listed below. Exit status 1 if there are no workers.
+    seconds; a worker that died is shown as lost or silent for half a minute, then removed. Job classes that a worker
+    did not know within the last ten minutes are listed below. Exit status 1 if there are no workers.
     """
     with session.client() as client:
         try:
