@@ -30,7 +30,7 @@ def jobs() -> str:
         *(described("model/backoff", name, level=3, methods=False) for name in ("Constant", "Linear", "Exponential")),
         "## What a job may raise, and meet",
         *(
-            described("errors", name, level=3)
+            described("errors", name, level=3, methods=False)
             for name in (
                 "Retry",
                 "Discard",
@@ -43,7 +43,11 @@ def jobs() -> str:
                 "UndoFailed",
                 "JobInterrupted",
                 "JobSleeps",
+                "JobCancelled",
+                "ClaimLost",
                 "JobFailed",
+                "JobWasCancelled",
+                "JobGone",
                 "JoinTimeout",
                 "EventTimeout",
                 "EventInvalid",

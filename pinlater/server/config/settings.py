@@ -210,7 +210,7 @@ class Settings:
         "BACKEND_MONITOR_THREAD_DELAY_SECONDS",
         values.number(),
         "1",
-        "pause between two runs of the monitor; servers of a MySQL store take turns",
+        "pause between two runs of the monitor; servers that share a store take turns",
     )
     monitor_batch_size: int = _setting(
         "BACKEND_MONITOR_UPDATE_MAX_SIZE",
