@@ -52,7 +52,7 @@ def cancel_jobs(
     succeed. Shows the number of jobs and asks for confirmation, unless --yes is given. ^C stops after the current
     batch and prints how many jobs were cancelled.
 
-    Exit status 1 if the answer is no, or there are no jobs to cancel.
+    Without --yes, exit status 1 if the answer is no or there are no jobs to cancel.
     """
     require_confirmation(yes=yes, dry_run=dry_run)
     status = cancelled_status(reason)

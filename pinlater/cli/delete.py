@@ -61,7 +61,7 @@ def delete_jobs(
     unless limited by --priority, --limit or a filter. With --regex or a filter, the tool finds the jobs first. ^C stops
     after the current batch and prints how many jobs were deleted.
 
-    Exit status 1 if the answer is no, or there are no jobs to delete.
+    Without --yes, exit status 1 if the answer is no or there are no jobs to delete.
     """
     require_confirmation(yes=yes, dry_run=dry_run)
     with session.client() as client:

@@ -50,12 +50,17 @@ def failing(session: Session, /, *, queues: tuple[str, ...], job: str | None, li
         found = client.failure_groups(queues, limit=_MOST_READ if job else limit)
     groups = [group for group in found if job in {None, group.job}][:limit]
     if session.as_json:
-        print_json([group._asdict() | {"id": group_json(group.id)} for group in groups])
+        print_json([_json(group) for group in groups])
     elif groups:
         table = Table(_HEADERS, _NUMBERS, whole=(7,), width=session.table_width, optional=_OPTIONAL)
         table.print([_row(group) for group in groups])
     else:
         click.echo("no job has failed, or all were retried or deleted", err=True)
+
+
+def _json(group: FailureGroup) -> dict[str, object]:
+    fields = group._asdict()
+    return {"group": group_json(fields.pop("id")), **fields}
 
 
 def _row(group: FailureGroup) -> list[str]:

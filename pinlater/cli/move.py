@@ -66,7 +66,7 @@ def move_jobs(
     The command can be interrupted and repeated: no job is lost, and none is moved twice. ^C stops after the current
     batch.
 
-    Exit status 1 if the answer is no, or there are no jobs to move.
+    Without --yes, exit status 1 if the answer is no or there are no jobs to move.
     """
     if (retry or attempts) and state != "failed":
         raise click.UsageError("--retry and --attempts are for failed jobs; add --state failed.")

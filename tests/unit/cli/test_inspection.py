@@ -226,7 +226,7 @@ def test_ids_of_failure_groups_are_texts_in_json(tool_run, server):
         {"a": job} if call.method == "lookupJobs" else [messages.PinLaterFailureGroup("email", group)]
     )
     assert json.loads(tool_run("lookup", "a", "--json")[1])["failure_group"] == str(group)
-    assert json.loads(tool_run("failing", "--json")[1])[0]["id"] == str(group)
+    assert json.loads(tool_run("failing", "--json")[1])[0]["group"] == str(group)
 
 
 def searched(call):
