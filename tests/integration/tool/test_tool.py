@@ -200,7 +200,7 @@ def test_jobs_of_one_failure_group_are_found_and_retried(tool):
     status, out, err = tool("failing", "broken")
     assert (status, err, len(out.splitlines())) == (0, "", 3)
     assert out.splitlines()[2].split()[:7] == ["broken", "-", "ValueError:", "no", "such", "card", "2"]
-    disk = str(groups[0]["id"])
+    disk = groups[0]["group"]
     assert len(tool("scan", "broken", "--state", "failed", "--group", disk, "--json")[1].splitlines()) == 3
     assert tool("retry-failed", "broken", "--group", disk, "--dry-run")[1] == "3 jobs would be retried\n"
     assert tool("retry-failed", "broken", "--group", disk)[1] == "3 jobs retried\n"
