@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pinlater.errors import PinLaterError, ServerError
+from pinlater.errors import NotConnected, PinLaterError, ServerError
 from pinlater.triage.findings import Finding, Kind, Severity
 from pinlater.triage.readings import Readings, ShardReading, StoreCalls
 from pinlater.triage.texts import shortened, size, span
@@ -23,7 +23,8 @@ OF_METRICS = frozenset({Kind.SERVER_NOT_READY, Kind.SHARD_AWAY, Kind.STORE_FULL,
 
 def server_away(error: PinLaterError) -> Finding:
     """Return the finding that replaces all others when no server can be reached, or can carry out calls."""
-    reason, lost = shortened(str(error)), "Jobs are neither stored nor handed out."
+    said = error.reasons if isinstance(error, NotConnected) else str(error)  # its own advice is for programs
+    reason, lost = shortened(said), "Jobs are neither stored nor handed out."
     if isinstance(error, ServerError):
         title, sentence = "The server cannot carry out calls", f"The server answers every call with: {reason}. {lost}"
         advice = "See the server's log, and whether the databases of its store run and can be reached from it."

@@ -1,6 +1,6 @@
 """Rules about the server and its store."""
 
-from pinlater.errors import NoHealthyShards, ServerUnavailable
+from pinlater.errors import NoHealthyShards, NotConnected, ServerUnavailable
 from pinlater.triage.readings import ServerReading, ShardReading, StoreCalls
 from pinlater.triage.store_rules import server_away, server_not_ready, shard_away, store_full, store_slow
 from tests.unit.triage.readings import NOW_MS, found, kinds, readings
@@ -22,6 +22,12 @@ def test_no_server_answers_or_it_answers_nothing_but_errors():
     assert silent.sentence == "No server answers: refused. Jobs are neither stored nor handed out."
     assert failing.sentence.startswith("The server answers every call with: no shard answers.")
     assert "databases" in failing.advice
+
+
+def test_who_reads_a_finding_is_not_told_what_to_write_in_a_program():
+    assert server_away(NotConnected("queue1:9010: refused")).sentence.startswith(
+        "No server answers: queue1:9010: refused."
+    )
 
 
 def test_a_shard_is_away():
