@@ -61,7 +61,7 @@ class FailedAttempt:
         host: host that ran it.
         pid: process that ran it.
         at_ms: epoch milliseconds of the failure, to the second; None if the date is invalid.
-        attempt: number of the attempt, from 1; None if its process died, or the job was not run; so are the next two.
+        attempt: number of the attempt, from 1; None, like the next two, if its process died or the job was not run.
         attempts_allowed: total number of attempts.
         seconds: run time.
         step: name of the step in which it failed; empty if unknown.

@@ -83,7 +83,7 @@ class ReportCalls(InternalCalls):
 
         Args:
             kind: whether to return statistics of queues, of their job classes or of their failure groups.
-            resolution: length of a period in seconds, ``MINUTE`` or ``HOUR``.
+            resolution: length of a period in seconds, 60 or 3600.
             since_ms: a time within the first period, epoch milliseconds.
             until_ms: time before which the last period began, epoch milliseconds; None: now.
             queues: names of queues; the empty name stands for all queues together. No names: each queue separately.
