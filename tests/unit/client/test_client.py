@@ -337,7 +337,7 @@ def test_a_handle_gives_up_waiting(serve, state, due_ms, status, said):
 def test_a_deleted_job_raises_lookup_error(serve):
     with client_of(serve(lambda call: stored(call) if call.method == "enqueueJobs" else {})) as client:
         handle = client.enqueue(Ping())
-        with pytest.raises(LookupError, match="collected"):
+        with pytest.raises(LookupError, match="deleted after a while"):
             handle.status()
 
 
