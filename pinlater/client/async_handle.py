@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Generator  # async only
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.polling import bounded, parked_seconds, pauses, pick, queue_in
@@ -32,6 +32,14 @@ class AsyncJobHandle(Generic[Result_co]):
 
     def __repr__(self) -> str:
         return f"AsyncJobHandle({self.descriptor!r})"
+
+    if not TYPE_CHECKING:  # type checkers would accept any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            from pinlater.jobs.option_names import advise_handle
+
+            text = f"{type(self).__name__!r} object has no attribute {name!r}{advise_handle(name)}"
+            raise AttributeError(text, name=name, obj=self)
 
     async def status(self, *, include_body: bool = False) -> JobInfo:
         """Look up the job's current status.

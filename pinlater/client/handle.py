@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 from pinlater.client.polling import bounded, parked_seconds, pauses, pick, queue_in
 from pinlater.client.verbs import Verbs
@@ -31,6 +31,14 @@ class JobHandle(Generic[Result_co]):
 
     def __repr__(self) -> str:
         return f"JobHandle({self.descriptor!r})"
+
+    if not TYPE_CHECKING:  # type checkers would accept any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            from pinlater.jobs.option_names import advise_handle
+
+            text = f"{type(self).__name__!r} object has no attribute {name!r}{advise_handle(name)}"
+            raise AttributeError(text, name=name, obj=self)
 
     def status(self, *, include_body: bool = False) -> JobInfo:
         """Look up the job's current status.

@@ -48,7 +48,7 @@ _WORDS = {
     "task_id": "the server makes the descriptor; to store a job once, write unique= in the enqueue",
     "throws": "write give_up_on=",
     "time_limit": "write timeout=, in seconds, and kill_after= for when the process is killed",
-    "ttl": _KEPT,
+    "ttl": "write give_up_after=, in seconds",
 }
 """Options of Celery, Dramatiq, RQ and Sidekiq."""
 
@@ -64,6 +64,21 @@ _ENQUEUES = {
     "si",
 }
 """Their methods of a task, an actor or a job class that enqueue one, or prepare that."""
+
+
+_OF_HANDLES = {
+    "descriptor": ("id", "jid", "job_id", "message_id", "task_id"),
+    "result(timeout=…)": ("get", "get_result", "latest_result", "return_value"),
+    "status()": ("failed", "get_status", "info", "is_failed", "is_finished", "ready", "state", "successful"),
+    "wait(timeout=…)": ("join",),
+    "cancel()": ("abort", "delete", "revoke"),
+}
+"""Attributes of a handle, and their names in Celery, Dramatiq, Huey and RQ."""
+
+
+def advise_handle(name: str) -> str:
+    """Return what to write instead of an attribute that a handle of a job does not have; empty if nothing is known."""
+    return next((f"; write {ours}" for ours, theirs in _OF_HANDLES.items() if name in theirs), "")
 
 
 def advise_method(name: str, kind: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pinlater import AsyncClient, Client, JobState
-from pinlater.client import Ack, NewJob
+from pinlater.client import Ack, AsyncJobHandle, JobHandle, NewJob
 from pinlater.errors import (
     CallTimeout,
     CallUnsendable,
@@ -332,6 +332,23 @@ def test_a_handle_gives_up_waiting(serve, state, due_ms, status, said):
 
     with client_of(serve(answer)) as client, pytest.raises(CallTimeout, match=said):
         client.enqueue(Ping()).wait(0.1)
+
+
+@pytest.mark.parametrize("kind", [JobHandle, AsyncJobHandle])
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("get", "result(timeout=…)"), ("id", "descriptor"), ("ready", "status()"), ("revoke", "cancel()")],
+)
+def test_an_attribute_of_another_system_s_result_is_refused_with_ours(kind, theirs, ours):
+    with pytest.raises(AttributeError) as caught:
+        getattr(kind(None, "q:s1:p1:1"), theirs)
+    assert str(caught.value) == f"'{kind.__name__}' object has no attribute '{theirs}'; write {ours}"
+    assert hasattr(kind, ours.partition("(")[0]) or hasattr(kind(None, "q:s1:p1:1"), ours)
+
+
+def test_another_attribute_of_a_handle_is_missed_as_in_any_class():
+    with pytest.raises(AttributeError, match=r"^'JobHandle' object has no attribute 'colour'$"):
+        JobHandle(None, "q:s1:p1:1").colour  # noqa: B018
 
 
 def test_a_deleted_job_raises_lookup_error(serve):

@@ -239,6 +239,7 @@ def test_a_number_of_a_wrong_type_is_named(given):
         ("prio", "did you mean 'priority'?"),
         ("countdown_seconds", "the options are attempts, backoff,"),
         ("countdown", "has no option 'countdown'; write delay=, in seconds"),
+        ("ttl", "write give_up_after=, in seconds"),
         ("depends_on", "has no option 'depends_on'; enqueue client.batch([job], then=…"),
         ("kill_after", "has no option 'kill_after'; write it in the header of the job class"),
     ],
