@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, dataclass_tr
 
 import msgspec
 
+from pinlater.jobs.lazy_annotations import annotated_names, annotations_now
 from pinlater.jobs.options import JobOptions
 from pinlater.model.kept_mark import KEPT_MARK
 
@@ -75,10 +76,13 @@ class _JobType(msgspec.StructMeta):  # its instances are Job and all subclasses
             _check_fields(name, namespace)
         if "__init__" in namespace:
             raise TypeError(f"job class {name}: a job is a record; instead of __init__, write its fields: user_id: int")
+        annotations = annotations_now(namespace)
         try:
             kind = super().__new__(mcls, name, bases, namespace, **header)
         except TypeError as error:
             raise TypeError(f"job class {name}: {error}") from None
+        if annotations is not None:
+            kind.__annotations__ = annotations
         if not is_root:
             _check_body(kind)
             _check_run(kind)
@@ -136,8 +140,8 @@ def _check_fields(kind_name: str, namespace: Mapping[str, Any]) -> None:
         TypeError: a field has a reserved name, a value has no annotation and would be lost, or a default is a
             ``dataclasses.field``.
     """
-    annotated = namespace.get("__annotations__") or {}
-    for name in _TAKEN.keys() & annotated.keys():
+    annotated = annotated_names(namespace)
+    for name in _TAKEN.keys() & annotated:
         raise TypeError(f"job class {kind_name}: a field cannot be called {name}, which {_TAKEN[name]}")
     for name, value in namespace.items():
         if isinstance(value, dataclasses.Field):

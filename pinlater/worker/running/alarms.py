@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock, get_ident
 from time import monotonic
 from typing import Protocol
 
 from pinlater.worker.running.run_limits import LimitExceeded
+from pinlater.worker.running.with_entries import Postponement, is_entering, may_enter
+
+_RETRY_SECONDS = 0.01
 
 
 class SoftLimit(Protocol):
@@ -25,7 +29,8 @@ class SoftLimit(Protocol):
 class Alarms:
     """Holds the soft limits of threads, those of a job and of its steps; some thread checks whether one is due.
 
-    An exception is raised when the limited thread next runs Python code: a blocking call is not cut short.
+    An exception is raised when the limited thread next runs Python code: a blocking call is not cut short. It is not
+    raised where it would leave a lock locked; see ``with_entries``.
 
     Args:
         wake: makes the checking thread call ``check``. A limit may be raised anywhere in ``wake``.
@@ -36,6 +41,7 @@ class Alarms:
         self._lock = Lock()
         self._armed: dict[int, list[SoftLimit]] = {}
         self._struck: dict[int, SoftLimit] = {}
+        self._postponements: dict[int, Postponement] = {}
 
     @contextmanager
     def armed(self, limit: SoftLimit) -> Iterator[None]:
@@ -74,20 +80,31 @@ class Alarms:
             del armed[first:]
             if not armed:
                 self._armed.pop(thread, None)
+                self._postponements.pop(thread, None)
 
     def check(self) -> float | None:
         """Raise exceeded limits; return the seconds until the next check, None if no limit is set."""
         now = monotonic()
         with self._lock:
-            for thread, limits in self._armed.items():
-                self._strike(thread, limits, now)
-            times = [
-                seconds
-                for limits in self._armed.values()
-                for each in limits
-                if (seconds := each.next_check_in(now)) is not None
-            ]
-        return min(times, default=None)
+            times = [self._check(thread, limits, now) for thread, limits in self._armed.items()]
+        return min((seconds for seconds in times if seconds is not None), default=None)
+
+    def _check(self, thread: int, limits: list[SoftLimit], now: float) -> float | None:
+        seconds = _next_check_in(limits, now)
+        if seconds is None or seconds > 0:
+            return seconds
+        if self._must_wait(thread):
+            return _RETRY_SECONDS
+        self._strike(thread, limits, now)
+        return _next_check_in(limits, now)
+
+    def _must_wait(self, thread: int) -> bool:
+        """Return whether an exception raised in a thread now may leave a lock locked."""
+        frame = sys._current_frames().get(thread)  # noqa: SLF001 - there is no other way
+        if is_entering(frame):  # for as long as it waits for the lock
+            return True
+        postponement = self._postponements.setdefault(thread, Postponement())
+        return postponement.is_needed(is_unsafe=may_enter(frame))
 
     def _strike(self, thread: int, limits: list[SoftLimit], now: float) -> None:
         """Raise the outermost limit that is exceeded, and drop those within it, which would replace it."""
@@ -98,6 +115,11 @@ class Alarms:
                 self._struck[thread] = limit
                 _raise_in(thread, _class_of(exceeded))
                 return
+
+
+def _next_check_in(limits: Iterable[SoftLimit], now: float) -> float | None:
+    times = [seconds for each in limits if (seconds := each.next_check_in(now)) is not None]
+    return min(times, default=None)
 
 
 def _raise_in(thread: int, error: type[Exception]) -> None:

@@ -20,12 +20,13 @@ from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.run_limits import LimitExceeded, RunLimits
 from pinlater.worker.running.step_limits import StepLimits
 from pinlater.worker.running.timer import Timer, new_timer
+from pinlater.worker.running.with_entries import Postponement, is_entering
 from pinlater.worker.session.saver import Saver
 
 KillAt = Callable[[float | None], object]
 """Asks the master to kill this process at a monotonic time, which may be inf; None cancels that."""
 
-_AFTER_SAVING_SECONDS = 0.01
+_POSTPONED_SECONDS = 0.01
 
 
 def never_kill(_: float | None) -> None:
@@ -71,6 +72,7 @@ class TimeLimits:
         self._pid = getpid()
         self._run_limits: RunLimits | None = None
         self._exceeded: LimitExceeded | None = None
+        self._postponement = Postponement()
         self._timer: Timer | None = None
 
     def run(self, run_limits: RunLimits, call: Callable[[], object]) -> None:
@@ -109,12 +111,13 @@ class TimeLimits:
             self._timer = new_timer()
         return self._timer
 
-    def _on_timer(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_timer(self, _number: int, frame: FrameType | None) -> None:
         run_limits = self._run_limits
         if run_limits is None:
             return
-        if self._saver.is_saving:  # a call cut off in the middle would leave the connection unusable
-            self._own_timer().set(_AFTER_SAVING_SECONDS)
+        # A call cut off in the middle would leave the connection unusable, and a lock might stay locked.
+        if self._saver.is_saving or self._postponement.is_needed(is_unsafe=is_entering(frame)):
+            self._own_timer().set(_POSTPONED_SECONDS)
             return
         exceeded = run_limits.due(monotonic())
         self._own_timer().set(run_limits.next_check_in(monotonic()))

@@ -15,8 +15,9 @@ from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.worker.running.alarms import Alarms
 from pinlater.worker.running.run_limits import LimitExceeded
 from pinlater.worker.running.timer import STEP_SIGNAL, Timer, own_timer
+from pinlater.worker.running.with_entries import Postponement, is_entering
 
-_AFTER_SAVING_SECONDS = 0.01
+_POSTPONED_SECONDS = 0.01
 
 LimitStep = Callable[[StepDeadline], AbstractContextManager[None]]
 """Returns a context in which ``StepTimeout`` is raised at the deadline."""
@@ -53,6 +54,7 @@ class _MainThreadTimer:
         self._timer = timer
         self._deadlines: list[StepDeadline] = []
         self._is_saving: Callable[[], bool] = never_saving
+        self._postponement = Postponement()
 
     @contextmanager
     def limit(self, deadline: StepDeadline, is_saving: Callable[[], bool]) -> Iterator[None]:
@@ -78,9 +80,10 @@ class _MainThreadTimer:
         left = [seconds for each in self._deadlines if (seconds := each.seconds_left(now)) is not None]
         self._timer.set(min(left, default=None))
 
-    def _on_timer(self, _number: int, _frame: FrameType | None) -> None:
-        if self._deadlines and self._is_saving():  # a call cut off in the middle would leave the connection unusable
-            self._timer.set(_AFTER_SAVING_SECONDS)
+    def _on_timer(self, _number: int, frame: FrameType | None) -> None:
+        # A call cut off in the middle would leave the connection unusable, and a lock might stay locked.
+        if self._deadlines and (self._is_saving() or self._postponement.is_needed(is_unsafe=is_entering(frame))):
+            self._timer.set(_POSTPONED_SECONDS)
             return
         now = monotonic()
         is_due = any(each.comes(now) for each in self._deadlines)

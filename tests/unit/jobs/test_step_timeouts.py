@@ -23,6 +23,7 @@ from pinlater.worker.running.limits import never_kill
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.run_services import RunServices
 from pinlater.worker.running.thread_limits import ThreadLimits
+from pinlater.worker.running.with_entries import is_entering, may_enter
 from pinlater.worker.session.waker import ThreadWaker
 from tests.support.server import environment
 from tests.unit.jobs.workflow_attempts import InAWorker, Plain, Saver
@@ -231,10 +232,20 @@ def strike_while_limits_are_set(alarms):
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     assert begun.wait(LATE)
-    time.sleep(0)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(StepTimeout))
+    strike(thread)
     thread.join(LATE)
     assert not thread.is_alive(), "an earlier one left something locked"
+
+
+def strike(thread):
+    """Have an exception raised where ``Alarms`` would raise one, while the thread does not run."""
+    often = sys.getswitchinterval()
+    sys.setswitchinterval(0.005)
+    time.sleep(0)
+    while (frame := sys._current_frames().get(thread.ident)) and (is_entering(frame) or may_enter(frame)):
+        time.sleep(0)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(StepTimeout))
+    sys.setswitchinterval(often)
 
 
 @pytest.mark.usefixtures("quick_switches")
