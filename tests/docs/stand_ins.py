@@ -51,7 +51,8 @@ def _fetch(arguments):
         with urllib.request.urlopen(url, timeout=20) as answer:
             return answer.read().decode()
     except urllib.error.HTTPError as refusal:
-        return refusal.read().decode()
+        with refusal:
+            return refusal.read().decode()
 
 
 if __name__ == "__main__":

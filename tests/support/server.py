@@ -126,7 +126,8 @@ class ServerProcess:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}", timeout=20) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refusal:
-            return refusal.code, refusal.read().decode()
+            with refusal:
+                return refusal.code, refusal.read().decode()
 
     def kill(self):
         """End it the hard way, with all its processes."""

@@ -126,7 +126,8 @@ def _status(port):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=20) as answer:
             return answer.status
     except urllib.error.HTTPError as refusal:
-        return refusal.code
+        with refusal:
+            return refusal.code
 
 
 def test_a_unix_socket_beside_the_port(tmp_path):
