@@ -124,5 +124,6 @@ def check_names(options: Mapping[str, object]) -> None:
         if name not in known:
             from pinlater.jobs.option_names import advise
 
-            advice = advise(name, known, JobOptions.__dataclass_fields__, "the header of the job class")
+            is_field = f"; if {name} is a field, it goes into the job: client.enqueue(Name({name}=…))"
+            advice = advise(name, known, JobOptions.__dataclass_fields__, "the header of the job class", is_field)
             raise TypeError(f"an enqueue has no option {name!r}; {advice}")

@@ -126,7 +126,9 @@ class JobOptions:
     def __post_init__(self) -> None:
         self._check_types()
         if not QUEUE_NAME.fullmatch(self.queue):
-            raise TypeError(f"job {self.name}: queue={self.queue!r} may only have letters, digits and underscore")
+            is_plain = self.name.isascii() and self.name.isidentifier()
+            made = "" if is_plain else f"; name={self.name!r} makes no queue: write queue=, too"
+            raise TypeError(f"job {self.name}: queue={self.queue!r} may only have letters, digits and underscore{made}")
         if self.attempts < 1:
             raise TypeError(f"job {self.name}: attempts={self.attempts} counts the first one and must be at least 1")
         if not 1 <= self.priority <= 127:
@@ -151,7 +153,11 @@ class JobOptions:
             if not is_absent and (not isinstance(value, types) or isinstance(value, bool)):
                 raise TypeError(f"job {self.name}: {name}={value!r} has to be {words}")
         if not hasattr(self.backoff, "delay"):
-            raise TypeError(f"job {self.name}: backoff={self.backoff!r} has to be Constant, Linear or Exponential")
+            seconds = self.backoff if isinstance(self.backoff, int | float) else 30
+            raise TypeError(
+                f"job {self.name}: backoff={self.backoff!r} has to be Constant, Linear or Exponential, such as "
+                f"Constant({seconds}), or an object with delay(attempts_spent)"
+            )
 
     def _check_backoff_on(self) -> None:
         if not isinstance(self.backoff_on, Mapping) or not all(
