@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pinlater.cli.suggestions import COMMANDS_ELSEWHERE
 from pinlater.durations import DURATION, Duration
 from pinlater.model.state import JobState
 
@@ -194,6 +195,14 @@ class CommandGroup(click.Group):
         """Return the commands in the order of definition, not alphabetically."""
         return list(self.commands)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; for one that other job systems have, say what to use here, not what has a similar name."""
+        if args[0] not in self.commands and (instead := COMMANDS_ELSEWHERE.get(args[0])):
+            raise click.UsageError(f"No such command {args[0]!r}; {instead}.", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's API
         """Write the examples."""
         write_examples(self._examples, formatter)
@@ -215,11 +224,20 @@ def command(
 
 def parse_state(text: str) -> JobState:
     """Parse the name of a job state, in any case, with dash or underscore."""
+    name = text.upper().replace("-", "_")
     try:
-        return JobState[text.upper().replace("-", "_")]
+        return JobState[name]
     except KeyError:
-        raise click.BadParameter(f"{text!r} is not a state; write pending, in-progress, succeeded or failed.") from None
+        raise click.BadParameter(
+            f"{text!r} is not a state; write pending, in-progress, succeeded or failed{_OTHER_STATES.get(name, '')}."
+        ) from None
 
 
+_OTHER_STATES = {
+    "CANCELLED": "; cancelled jobs are failed ones",
+    "RETRYING": "; for jobs that failed and wait for another attempt, add --retrying to pending",
+    "SCHEDULED": "; for jobs that are not due yet, add --future to pending",
+}
+"""States that tables show, but that are parts of others."""
 STATES = "[pending|in-progress|succeeded|failed]"
 PRIORITY = click.IntRange(1, 127)

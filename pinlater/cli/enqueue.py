@@ -121,9 +121,11 @@ def _why_raw(body: str, queue: str | None) -> str:
     if not body.lstrip().startswith("{"):
         return ""
     try:
-        json.loads(body)
+        fields = json.loads(body)
     except ValueError as error:
         return f"it is not JSON, as a job of a class is: {error}"
+    if "job" not in fields:
+        return f'a job of a class names it: pinlater enqueue {queue} \'{{"job": "CLASS", …}}\''
     return ""
 
 

@@ -292,7 +292,15 @@ def test_a_body_that_was_to_be_json_is_stored_as_it_is_with_a_note(tool_run, ser
     assert request(server).jobs[0].body == body.encode()
 
 
-@pytest.mark.parametrize("body", ['{"job": "Greet"}', '{"user": 4}', "hello", "Hello, you", "3", ""])
+def test_a_json_object_that_names_no_class_is_stored_as_it_is_with_a_note(tool_run, server):
+    server.answer = enqueued
+    status, out, err = tool_run("enqueue", "greetings", '{"name": "Ada"}')
+    assert (status, out) == (0, "email:s1:p1:1\n")
+    assert """a job of a class names it: pinlater enqueue greetings '{"job": "CLASS", …}'""" in err
+    assert request(server).jobs[0].body == b'{"name": "Ada"}'
+
+
+@pytest.mark.parametrize("body", ['{"job": "Greet"}', '["a"]', "hello", "Hello, you", "3", ""])
 def test_other_bodies_are_stored_without_a_note(tool_run, server, body):
     server.answer = enqueued
     assert tool_run("enqueue", "greetings", body) == (0, "email:s1:p1:1\n", "")

@@ -58,8 +58,11 @@ def test_no_arguments_are_help(capsys):
     ("words", "status", "text"),
     [
         (["wrong"], 2, "No such command"),
+        (["purge", "email"], 2, "No such command 'purge'; use pinlater delete-jobs QUEUE --state pending. See pinlater"),
+        (["inspect", "active"], 2, "use pinlater workers for running jobs"),
         (["count"], 2, "Missing argument 'QUEUE'"),
         (["count", "email", "--state", "lost"], 2, "'lost' is not a state; write pending"),
+        (["scan", "email", "--state", "cancelled"], 2, "or failed; cancelled jobs are failed ones."),
         (["count", "email", "--future", "--state", "failed"], 2, "--future needs --state pending"),
         (["enqueue", "email"], 2, "Give the body"),
         (["enqueue", "email", "x", "--file", "-"], 2, "Give the body either"),
