@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pinlater.client.client import Client
 
 _COUNTS = "use pinlater doctor, pinlater top, or pinlater count QUEUE"
-_DASHBOARD = "the server has a dashboard, at http://127.0.0.1:9999 unless it is set otherwise; in a terminal: pinlater top"
+_DASHBOARD = "the server has a dashboard, by default at http://127.0.0.1:9999; in a terminal: pinlater top"
 _JOBS = "use pinlater scan QUEUE, perhaps with --state"
 _LOOKUP = "use pinlater lookup DESCRIPTOR"
 COMMANDS_ELSEWHERE = {

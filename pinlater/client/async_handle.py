@@ -36,10 +36,9 @@ class AsyncJobHandle(Generic[Result_co]):
     if not TYPE_CHECKING:  # type checkers would accept any attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            from pinlater.jobs.option_names import advise_handle
+            from pinlater.jobs.option_names import handle_lacks
 
-            text = f"{type(self).__name__!r} object has no attribute {name!r}{advise_handle(name)}"
-            raise AttributeError(text, name=name, obj=self)
+            raise handle_lacks(self, name)
 
     async def status(self, *, include_body: bool = False) -> JobInfo:
         """Look up the job's current status.

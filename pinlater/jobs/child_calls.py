@@ -157,7 +157,7 @@ class ChildCalls:
         self._context.go_on_to_wait()
         messages, missing = self._read_ends(name, range(count))
         if missing is not None:
-            raise self._context.wait(JobWaits([missing]))
+            raise self._context.begin_wait(JobWaits([missing]))
         return list(messages.values())
 
     def _result(self, job: Job, message: ReceivedMessage, use: str) -> Any:
@@ -268,7 +268,7 @@ class ChildCalls:
             self._save()
             return self._timed_out(name, record)
         self._context.begin()
-        return self._context.wait(JobWaits([missing], record.until_ms or ENDLESS_MS))
+        return self._context.begin_wait(JobWaits([missing], record.until_ms or ENDLESS_MS))
 
     def _timed_out(self, name: str, record: CallRecord) -> JoinTimeout:
         return self._settled.add(JoinTimeout(f"not all jobs of call {name!r} have ended in time"), record.restart)

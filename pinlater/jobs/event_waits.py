@@ -67,7 +67,7 @@ class EventWaits:
             return _value(name, message, kind)
         until_ms = self._until_ms(name, record, use, timeout)
         self._context.begin()
-        raise self._context.wait(JobWaits([MessageWait(event_name(name), wanted)], until_ms))
+        raise self._context.begin_wait(JobWaits([MessageWait(event_name(name), wanted)], until_ms))
 
     @property
     def is_ahead(self) -> bool:

@@ -59,7 +59,7 @@ class InterruptibleContext(JobContext):
             elif isinstance(why, JobWaits) and isinstance(self.interruption, JobWaits):
                 self.interruption = self.interruption.joined(why)
 
-    def wait(self, why: JobWaits) -> JobWaits:
+    def begin_wait(self, why: JobWaits) -> JobWaits:
         """End the attempt and return ``why`` to raise; other tasks and threads of the job may begin to wait, too."""
         with _lock:
             if self._waiting is None:

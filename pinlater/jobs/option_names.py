@@ -1,4 +1,4 @@
-"""What to write instead of an option or a method that does not exist here, but perhaps in another job system."""
+"""What to write instead of an option or an attribute that does not exist here, but perhaps in another job system."""
 
 from __future__ import annotations
 
@@ -93,19 +93,72 @@ _ENQUEUES = {
 """Their methods of a task, an actor or a job class that enqueue one, or prepare that."""
 
 
-_OF_HANDLES = {
-    "descriptor": ("id", "jid", "job_id", "message_id", "task_id"),
-    "result(timeout=…)": ("get", "get_result", "latest_result", "return_value"),
-    "status()": ("failed", "get_status", "info", "is_failed", "is_finished", "ready", "state", "successful"),
-    "wait(timeout=…)": ("join",),
-    "cancel()": ("abort", "delete", "revoke"),
+_ATTEMPTS = "context.attempt, of context.attempts_allowed"
+_DESCRIPTOR = "context.descriptor"
+_FIELDS = "the fields of the job: self.user_id"
+_PROGRESS = "context.progress(done, total), or context.publish(stage='packing')"
+_IN_A_RUN = {
+    "abort": "raise Discard('why')",
+    "args": _FIELDS,
+    "cancel": "raise Discard('why')",
+    "client": "context.enqueue(job, name='mail')",
+    "id": _DESCRIPTOR,
+    "is_aborted": "context.is_cancelled",
+    "job_id": _DESCRIPTOR,
+    "kwargs": _FIELDS,
+    "logger": "context.log",
+    "max_retries": _ATTEMPTS,
+    "meta": _PROGRESS,
+    "request": "the argument context: context.descriptor, context.attempt",
+    "retries": _ATTEMPTS,
+    "retry": "raise Retry(after=30)",
+    "save": "context.checkpoint()",
+    "save_meta": _PROGRESS,
+    "set_progress": _PROGRESS,
+    "sleep": "context.sleep_for(60, name='pause')",
+    "task_id": _DESCRIPTOR,
+    "update_state": _PROGRESS,
+    "wait": "context.call(job), or context.wait_for('event')",
 }
-"""Attributes of a handle, and their names in Celery, Dramatiq, Huey and RQ."""
+"""Attributes that a running job has elsewhere, or that are guessed, and what to write here."""
+
+_STATE = "status().state, which is JobState.SUCCEEDED or FAILED at the end"
+_RESULT = "result(timeout=10)"
+_OF_A_HANDLE = {
+    "abort": "cancel()",
+    "failed": _STATE,
+    "get": _RESULT,
+    "get_result": _RESULT,
+    "id": "descriptor",
+    "info": "status()",
+    "is_finished": _STATE,
+    "job_id": "descriptor",
+    "meta": "status(include_body=True).published",
+    "progress": "status(include_body=True).progress",
+    "ready": _STATE,
+    "return_value": _RESULT,
+    "revoke": "cancel()",
+    "state": "status().state",
+    "successful": _STATE,
+    "task_id": "descriptor",
+    "traceback": "status().failed_attempts",
+}
+"""The same for what an enqueue returns."""
 
 
-def advise_handle(name: str) -> str:
-    """Return what to write instead of an attribute that a handle of a job does not have; empty if nothing is known."""
-    return next((f"; write {ours}" for ours, theirs in _OF_HANDLES.items() if name in theirs), "")
+def advise_in_run(error: AttributeError) -> str:
+    """Return what to write instead of an attribute that a running job has not found; empty if nothing is known."""
+    name = error.name or ""
+    if name in _ENQUEUES:
+        return "; write context.enqueue(job, name='mail')"
+    return f"; write {_IN_A_RUN[name]}" if name in _IN_A_RUN else ""
+
+
+def handle_lacks(handle: object, name: str) -> AttributeError:
+    """Return the error for an attribute that the handle of a job does not have."""
+    advice = f"; write {_OF_A_HANDLE[name]}" if name in _OF_A_HANDLE else ""
+    text = f"{type(handle).__name__!r} object has no attribute {name!r}{advice}"
+    return AttributeError(text, name=name, obj=handle)
 
 
 def advise_method(name: str, kind: str) -> str:

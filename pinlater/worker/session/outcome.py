@@ -14,6 +14,8 @@ from pathlib import Path
 import msgspec
 
 from pinlater.errors import Discard, Retry
+from pinlater.jobs.context import JobContext
+from pinlater.jobs.job import Job
 from pinlater.jobs.step_failures import step_note
 from pinlater.model.messages import MessageWait
 from pinlater.model.status import format_failure, format_origin, status_space
@@ -203,9 +205,18 @@ def error_text(error: BaseException) -> str:
     if caught is not None and _lacks_reason(error):
         return describe_error(caught)
     try:
-        return str(error)
+        return f"{error}{_advice_on(error)}"
     except BaseException as other:  # noqa: BLE001 - it is the job's own code
         return f"(its text cannot be had: {type(other).__name__})"
+
+
+def _advice_on(error: BaseException) -> str:
+    """Return what to write instead of an attribute that a job, or its context, has in other job systems."""
+    if not (isinstance(error, AttributeError) and isinstance(error.obj, Job | JobContext)):
+        return ""
+    from pinlater.jobs.option_names import advise_in_run
+
+    return advise_in_run(error)
 
 
 def _lacks_reason(error: BaseException) -> bool:

@@ -58,7 +58,11 @@ def test_no_arguments_are_help(capsys):
     ("words", "status", "text"),
     [
         (["wrong"], 2, "No such command"),
-        (["purge", "email"], 2, "No such command 'purge'; use pinlater delete-jobs QUEUE --state pending. See pinlater"),
+        (
+            ["purge", "email"],
+            2,
+            "'purge'; use pinlater delete-jobs QUEUE --state pending. See pinlater --help",
+        ),
         (["inspect", "active"], 2, "use pinlater workers for running jobs"),
         (["count"], 2, "Missing argument 'QUEUE'"),
         (["count", "email", "--state", "lost"], 2, "'lost' is not a state; write pending"),

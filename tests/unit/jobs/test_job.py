@@ -212,7 +212,10 @@ def test_another_attribute_is_missed_as_in_any_class():
         ({"rate_limit": "10/m"}, "rate_limit is no option; set it for the queue: pinlater limit QUEUE --rate 10/m"),
         ({"unique_key": "x"}, "unique_key is no option; write unique= in the enqueue"),
         ({"result": int}, r"result is no option; declare what run returns, class Name\(Job\[int\]\)"),
-        ({"max_concurrency": 2}, "max_concurrency is no option; set it for the queue: pinlater limit QUEUE --running 10"),
+        (
+            {"max_concurrency": 2},
+            "max_concurrency is no option; set it for the queue: pinlater limit",
+        ),
         ({"serializer": "pickle"}, "serializer is no option; leave it out: bodies and results are JSON"),
         ({"schedule": "@daily"}, r"schedule is no option; write cron='0 3 \* \* \*' or every="),
         ({"max_memory": "1G"}, "max_memory is no option; it is an option of the worker: --max-memory"),
