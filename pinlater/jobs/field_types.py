@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -52,8 +53,16 @@ def _refuse_foreign(name: str, info: Any, what: str) -> None:
     for foreign in _foreign_in(info, set()):
         raise ConfigError(
             f"job class {name}: JSON cannot carry {what}, a {foreign.__module__}.{foreign.__qualname__}; "
-            "use text, numbers, lists, dicts, dates or dataclasses instead"
+            f"use {_instead_of(foreign)} instead"
         )
+
+
+def _instead_of(foreign: type) -> str:
+    if issubclass(foreign, PurePath):
+        return "str, and Path(…) where the file is opened,"
+    if hasattr(foreign, "model_validate"):  # of pydantic
+        return "a dict, made by model_dump(mode='json') and read by model_validate(…), or a dataclass"
+    return "text, numbers, lists, dicts, dates or dataclasses"
 
 
 def is_foreign(kind: Any) -> bool:

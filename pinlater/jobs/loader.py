@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pinlater.errors import ConfigError
+from pinlater.errors import CallError, ConfigError
 from pinlater.jobs.body_codec import JobCodec
 from pinlater.jobs.job import Job, RawJob, is_concrete
 from pinlater.jobs.middleware import Middleware
@@ -243,6 +243,8 @@ def _problem(name: str, error: BaseException) -> str:
     else:
         place = _place(error)
     said = f"cannot load {name}: {place + ': ' if place else ''}{type(error).__name__}: {text}"
+    if isinstance(error, SystemExit | CallError):
+        return f"{said}; it does its work when it is imported: put that under if __name__ == '__main__':"
     is_absent = isinstance(error, ModuleNotFoundError) and error.name == name
     return said + _advice(name) if is_absent else said
 

@@ -68,9 +68,26 @@ def job_with(kind):
     return Wrong
 
 
-@pytest.mark.parametrize("kind", [socket.socket, Path, Path | None, list[dict[str, Path]], type, complex])
-def test_what_json_cannot_carry_is_refused(kind):
-    with pytest.raises(ConfigError, match=r"Wrong: JSON cannot carry its field place, a [\w.]+; use text"):
+class Model:
+    """Looks like a model of pydantic."""
+
+    def model_validate(self): ...
+
+
+@pytest.mark.parametrize(
+    ("kind", "instead"),
+    [
+        (socket.socket, "text"),
+        (type, "text"),
+        (complex, "text"),
+        (Path, r"str, and Path\(…\)"),
+        (Path | None, "str"),
+        (list[dict[str, Path]], "str"),
+        (list[Model], r"a dict, made by model_dump\(mode='json'\) and read by model_validate"),
+    ],
+)
+def test_what_json_cannot_carry_is_refused_with_what_to_use(kind, instead):
+    with pytest.raises(ConfigError, match=rf"Wrong: JSON cannot carry its field place, a [\w.]+; use {instead}"):
         JobCodec([Fine, job_with(kind)])
 
 

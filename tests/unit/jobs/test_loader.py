@@ -114,6 +114,20 @@ def test_the_place_is_where_the_user_can_do_something(project, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "import argparse\nargparse.ArgumentParser().parse_args(['--no-such-option'])\n",
+        "raise SystemExit(0)\n",
+        "from pinlater import Client\nClient('127.0.0.1:1', timeout=0.1).queue_names()\n",
+    ],
+)
+def test_a_module_that_does_its_work_when_it_is_imported_is_met_with_advice(project, text):
+    project(wk_script=text)
+    with pytest.raises(ModulesInvalid, match="; it does its work when it is imported: put that under if __name__ == "):
+        load("wk_script")
+
+
+@pytest.mark.parametrize(
     ("option", "complaint"),
     [
         ("queu='mail'", "job class Mail: queu is no option; did you mean 'queue'?"),
