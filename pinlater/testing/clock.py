@@ -28,8 +28,11 @@ class MovableClock:
         """Move the clock forward by ``seconds``.
 
         Raises:
+            TypeError: ``seconds`` is no number, but for example a ``timedelta``.
             ValueError: ``seconds`` is negative; a server's clock never goes back.
         """
+        if not isinstance(seconds, int | float):
+            raise TypeError(f"advance({seconds!r}): write a number of seconds, such as 24 * 3600")
         if not seconds >= 0:
             raise ValueError(f"advance({seconds}): a server's clock never goes back")
         self.ahead_ms += round(seconds * 1000)

@@ -25,6 +25,7 @@ from pinlater.jobs.options import JobOptions
 from pinlater.jobs.run_keys import new_run_id
 from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.jobs.step_results import as_json
+from pinlater.jobs.waiting import JobWaits
 from pinlater.jobs.workflow_context import WorkflowContext
 from pinlater.model.body_metadata import BodyMetadata
 from pinlater.model.progress import Progress
@@ -156,6 +157,11 @@ class FakeContext(WorkflowContext):
         if self.is_cancelled:
             self.note_interruption(JobCancelled("the job was cancelled"))
         super().go_on()
+
+    def begin_wait(self, why: JobWaits) -> JobWaits:
+        """End the attempt to wait, and say how a test lets the job go on."""
+        why.add_note("in a test: FakeContext(results={'CALL': […]}, events={'EVENT': […]}) is what has come already")
+        return super().begin_wait(why)
 
     def checkpoint(self, *, flush: bool = False) -> None:  # noqa: ARG002 - every checkpoint is recorded
         """Save the record; see ``JobContext.checkpoint``."""

@@ -276,7 +276,9 @@ def test_a_waiting_dequeue_is_answered_when_its_job_falls_due(pinlater_server, c
     assert len(found) == 1
 
 
-def test_time_never_goes_back(pinlater_server):
+def test_time_goes_on_by_seconds_and_never_back(pinlater_server):
+    with pytest.raises(TypeError, match=r"write a number of seconds, such as 24 \* 3600"):
+        pinlater_server.advance(timedelta(days=1))
     with pytest.raises(ValueError, match="never goes back"):
         pinlater_server.advance(-1)
 

@@ -6,7 +6,7 @@ from threading import Thread
 import pytest
 
 from pinlater import Job, JobInterrupted
-from pinlater.errors import BodyInvalid
+from pinlater.errors import BodyInvalid, JobSleeps
 from pinlater.model.progress import Progress
 from pinlater.testing import FakeContext
 from tests.unit.testing.jobs import Count, Lines, Polite, Report
@@ -104,6 +104,13 @@ def test_a_raw_job_has_checkpoints_but_no_steps():
     with pytest.raises(BodyInvalid, match="RawJob"):
         Lines(body=b"\xff").run(context)
     assert context.checkpoints == [Lines(body=b"\xff")]
+
+
+@pytest.mark.parametrize("wait", [lambda context: context.wait_for("paid"), lambda context: context.call(Count(end=1))])
+def test_a_job_that_begins_to_wait_says_how_a_test_lets_it_go_on(wait):
+    with pytest.raises(JobSleeps) as caught:
+        wait(FakeContext(Count(end=1)))
+    assert "in a test: FakeContext(results={'CALL': […]}, events={'EVENT': […]})" in caught.value.__notes__[0]
 
 
 def test_an_asynchronous_job():
