@@ -230,8 +230,11 @@ def _check_has_defaults(kind: Any) -> None:
 class Job(msgspec.Struct, Generic[Result_co], kw_only=True, metaclass=_JobType):
     """Base class of all jobs.
 
-    The fields of a subclass are the job's arguments. JSON must be able to carry their types; the values are checked
-    when a job is enqueued, and again when a worker decodes it. Options go into the class header, see ``JobOptions``.
+    The fields of a subclass are the job's arguments. JSON must be able to carry their types: text, numbers, booleans,
+    ``None``, dates, times, ``timedelta``, ``Decimal``, ``UUID``, enums, bytes, lists, tuples, sets, dicts, dataclasses,
+    classes of attrs, ``NamedTuple``, ``TypedDict``, ``msgspec.Struct``, and combinations of these. Write a ``Path`` as
+    ``str``, and a model of pydantic as a dict. The values are checked when a job is enqueued, and again when a worker
+    decodes it. Options go into the class header, see ``JobOptions``.
     ``class Resize(Job[Size])`` declares that ``run`` returns a ``Size``, which is stored with the job for
     ``JobHandle.result`` and ``JobContext.call``.
     """

@@ -5,16 +5,17 @@ import decimal
 import numbers
 import socket
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, date, datetime, time, timedelta
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from uuid import UUID
 
 import msgspec
 import pytest
 
 from pinlater.errors import ConfigError
-from pinlater.jobs.body_codec import JobCodec
+from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.jobs.field_types import check_fields
 from pinlater.jobs.job import Job
 
@@ -58,6 +59,40 @@ class Fine(Job):
 def test_what_json_can_carry_is_fine():
     check_fields(Fine)
     assert JobCodec([Fine]).names == ["Fine"]
+
+
+class Name(NamedTuple):
+    first: str
+
+
+class Size(TypedDict):
+    wide: int
+
+
+class Survives(Job):
+    """Has a field of each type that the docstring of Job names."""
+
+    text: str = "ä"
+    number: float = 1.5
+    nothing: bool | None = None
+    day: date = date(2026, 3, 29)
+    moment: datetime = datetime(2026, 3, 29, 2, 30, tzinfo=UTC)
+    hour: time = time(2, 30)
+    span: timedelta = timedelta(days=1, microseconds=5)
+    money: decimal.Decimal = decimal.Decimal("1.10")
+    id: UUID = UUID(int=7)
+    colour: Colour = Colour.RED
+    data: bytes = b"\xff\x00"
+    pairs: dict[int, list[tuple[int, str]]] = msgspec.field(default_factory=lambda: {1: [(2, "b")]})
+    unique: set[frozenset[int]] = msgspec.field(default_factory=lambda: {frozenset({1})})
+    point: Point = msgspec.field(default_factory=lambda: Point(1))
+    name: Name = Name("Ada")
+    size: Size = msgspec.field(default_factory=lambda: {"wide": 3})
+    tree: Tree = msgspec.field(default_factory=lambda: Tree("a", [Tree("b")]))
+
+
+def test_what_the_docstring_names_arrives_as_it_was_sent():
+    assert JobCodec([Survives]).decode("survives", encode_body(Survives())) == Survives()
 
 
 def job_with(kind):
