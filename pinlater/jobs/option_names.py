@@ -36,6 +36,7 @@ _WORDS = {
     "expires": _EXPIRES,
     "expires_in": _EXPIRES,
     "failure_ttl": _KEPT,
+    "headers": "make it a field of the job",
     "ignore_result": _RETURNS,
     "job_id": "the server makes the descriptor; to store a job once, write unique= in the enqueue",
     "job_timeout": "write timeout=, in seconds",

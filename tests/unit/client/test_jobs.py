@@ -239,6 +239,7 @@ def test_a_number_of_a_wrong_type_is_named(given):
         ("prio", "did you mean 'priority'?"),
         ("countdown_seconds", "the options are attempts, backoff,"),
         ("user_id", "unique_until; if user_id is a field, it goes into the job: client.enqueue(Name(user_id=…))"),
+        ("headers", "has no option 'headers'; make it a field of the job"),
         ("countdown", "has no option 'countdown'; write delay=, in seconds"),
         ("ttl", "write give_up_after=, in seconds"),
         ("depends_on", "has no option 'depends_on'; enqueue client.batch([job], then=…"),
