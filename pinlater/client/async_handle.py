@@ -8,7 +8,7 @@ from collections.abc import Generator  # async only
 from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 from pinlater.client.async_verbs import AsyncVerbs
-from pinlater.client.polling import bounded, parked_seconds, pauses, pick, queue_in
+from pinlater.client.polling import Patience, pauses, pick, queue_in
 from pinlater.errors import CallUnsupported
 from pinlater.jobs.events import event_message
 from pinlater.jobs.job import Job, Result_co
@@ -61,14 +61,14 @@ class AsyncJobHandle(Generic[Result_co]):
             JobUnfinished: the job did not end in time, and is not affected; a kind of ``CallTimeout``.
             LookupError: as in ``status``.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        patience = Patience(timeout)
         for pause in pauses():
-            asked, seconds = time.monotonic(), parked_seconds(deadline)
+            asked, seconds = time.monotonic(), patience.parked_seconds()
             found = await self._client.lookup([self.descriptor], include_result=True, wait=seconds)
             info = pick(found, self.descriptor)
             if info.state.is_final:
                 return info
-            rest = bounded(pause, deadline, info)
+            rest = patience.rest(pause, info)
             if time.monotonic() - asked < seconds:  # the server does not wait, or is about to stop
                 await asyncio.sleep(rest)
         raise AssertionError  # the pauses never end

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
-from pinlater.client.polling import bounded, parked_seconds, pauses, pick, queue_in
+from pinlater.client.polling import Patience, pauses, pick, queue_in
 from pinlater.client.verbs import Verbs
 from pinlater.errors import CallUnsupported
 from pinlater.jobs.events import event_message
@@ -60,14 +60,14 @@ class JobHandle(Generic[Result_co]):
             JobUnfinished: the job did not end in time, and is not affected; a kind of ``CallTimeout``.
             LookupError: as in ``status``.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        patience = Patience(timeout)
         for pause in pauses():
-            asked, seconds = time.monotonic(), parked_seconds(deadline)
+            asked, seconds = time.monotonic(), patience.parked_seconds()
             found = self._client.lookup([self.descriptor], include_result=True, wait=seconds)
             info = pick(found, self.descriptor)
             if info.state.is_final:
                 return info
-            rest = bounded(pause, deadline, info)
+            rest = patience.rest(pause, info)
             if time.monotonic() - asked < seconds:  # the server does not wait, or is about to stop
                 time.sleep(rest)
         raise AssertionError  # the pauses never end

@@ -123,7 +123,8 @@ _IN_A_RUN = {
 }
 """Attributes that a running job has elsewhere, or that are guessed, and what to write here."""
 
-_STATE = "status().state, which is JobState.SUCCEEDED or FAILED at the end"
+_IS_FINAL = "status().state.is_final"
+_STATE = "status().state"
 _RESULT = "result(timeout=10)"
 _OF_A_HANDLE = {
     "abort": "cancel()",
@@ -132,14 +133,14 @@ _OF_A_HANDLE = {
     "get_result": _RESULT,
     "id": "descriptor",
     "info": "status()",
-    "is_finished": _STATE,
+    "is_finished": _IS_FINAL,
     "job_id": "descriptor",
     "meta": "status(include_body=True).published",
     "progress": "status(include_body=True).progress",
-    "ready": _STATE,
+    "ready": _IS_FINAL,
     "return_value": _RESULT,
     "revoke": "cancel()",
-    "state": "status().state",
+    "state": _STATE,
     "successful": _STATE,
     "task_id": "descriptor",
     "traceback": "status().failed_attempts",

@@ -341,6 +341,7 @@ def test_a_handle_gives_up_waiting(serve, state, due_ms, status, said):
     [
         ("get", "object has no attribute 'get'; write result(timeout=10)"),
         ("state", "; write status().state"),
+        ("ready", "; write status().state.is_final"),
         ("revoke", "; write cancel()"),
         ("progress", "; write status(include_body=True).progress"),
         ("colour", "object has no attribute 'colour'"),
@@ -350,6 +351,18 @@ def test_a_handle_says_what_to_write_for_what_it_has_elsewhere(kind, name, said)
     handle = kind("127.0.0.1:1").handle("pings:s1:p1:0")
     with pytest.raises(AttributeError, match=re.escape(said) + "$"):
         getattr(handle, name)
+
+
+def test_a_wait_without_an_end_says_once_why_it_may_have_none(serve, caplog, monkeypatch):
+    monkeypatch.setattr("pinlater.client.polling._PARKED_SECONDS", 0.0)
+    states = [0, 0, 0, 2]
+
+    def answer(call):
+        return {"pings:s1:p1:0": PinLaterJobInfo("pings:s1:p1:0", states.pop(0), 1, 1, "", 1)}
+
+    with client_of(serve(answer)) as client:
+        client.handle("pings:s1:p1:0").wait()
+    assert caplog.messages == ["pings:s1:p1:0 is still PENDING; does a worker serve its queue (pinlater workers)?"]
 
 
 def test_a_deleted_job_raises_lookup_error(serve):
