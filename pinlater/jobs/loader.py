@@ -245,6 +245,8 @@ def _problem(name: str, error: BaseException) -> str:
     said = f"cannot load {name}: {place + ': ' if place else ''}{type(error).__name__}: {text}"
     if isinstance(error, SystemExit | CallError):
         return f"{said}; it does its work when it is imported: put that under if __name__ == '__main__':"
+    if name.endswith(".py") and "no known parent package" in text:
+        return f"{said}; name the module, such as {'.'.join(Path(name).with_suffix('').parts[-2:])}, not its file"
     is_absent = isinstance(error, ModuleNotFoundError) and error.name == name
     return said + _advice(name) if is_absent else said
 

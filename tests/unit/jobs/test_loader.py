@@ -166,6 +166,12 @@ def test_a_module_that_a_good_one_lacks_is_not_taken_for_a_wrong_name(project, t
     ]
 
 
+def test_a_file_of_a_package_that_needs_its_package_is_to_be_named_as_a_module(project):
+    project(wk_dir__in____init__="", wk_dir__in__wk_rel="from .models import X\n")
+    with pytest.raises(ModulesInvalid, match=r"; name the module, such as wk_dir\.wk_rel, not its file$"):
+        load("wk_dir/wk_rel.py")
+
+
 def test_a_file_may_not_take_the_name_of_a_module(project):
     project(json=job("Json"))
     with pytest.raises(ModulesInvalid, match="a module json is loaded already; rename the file"):
