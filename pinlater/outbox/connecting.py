@@ -63,6 +63,11 @@ def connector(database: Any) -> Connect:
     """
     if isinstance(database, str):
         return _of_url(database)
+    if getattr(getattr(database, "dialect", None), "is_async", False):
+        raise ConfigError(
+            "a relay runs in a thread, and cannot use an engine of asyncio; give it the URL without "
+            f"+{database.dialect.driver}, or an engine of create_engine"
+        )
     if hasattr(database, "raw_connection"):
         return lambda: _taken_from(database)
     if hasattr(database, "vendor") and hasattr(database, "copy"):

@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 import sqlalchemy
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from pinlater.errors import ConfigError
 from pinlater.outbox import Outbox, Relay
@@ -78,6 +79,14 @@ def test_a_file_that_is_not_there_is_not_made(tmp_path):
     with pytest.raises(sqlite3.OperationalError, match="unable to open"):
         connector(f"sqlite:///{tmp_path}/nothing.db")()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", [AsyncEngine, lambda engine: engine])
+def test_an_engine_of_asyncio_is_refused_with_what_to_give(given):
+    engine = sqlalchemy.create_engine("sqlite://")
+    engine.dialect.is_async, engine.dialect.driver = True, "aiosqlite"
+    with pytest.raises(ConfigError, match=r"give it the URL without \+aiosqlite, or an engine of create_engine$"):
+        Relay(Outbox(), given(engine))
 
 
 def test_an_engine_gives_connections_that_its_pool_does_not_get_back(path):
