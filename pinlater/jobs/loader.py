@@ -129,7 +129,7 @@ def load_middleware(names: Sequence[str]) -> list[Middleware]:
     Raises:
         ModulesInvalid: some cannot be loaded; it lists all of them.
     """
-    what = "a callable that takes a job and its context, and returns a context manager"
+    what = "a callable that takes a job and its context and returns a context manager, such as with @contextmanager"
     return _load_named("--middleware", names, what)
 
 
@@ -139,7 +139,7 @@ def load_hooks(option: str, names: Sequence[str]) -> list[Callable[[], object]]:
     Raises:
         ModulesInvalid: some cannot be loaded; it lists all of them.
     """
-    return _load_named(option, names, "a function without arguments")
+    return _load_named(option, names, "a plain function without arguments")
 
 
 def _load_named(option: str, names: Sequence[str], what: str) -> list[Any]:
@@ -168,16 +168,26 @@ def _named(option: str, text: str, what: str, problems: list[str]) -> Callable[.
     value: Any = getattr(module, name, None)
     if value is None:
         problems.append(f"{option} {text}: {place} has no {name}; check its spelling")
-    elif not callable(value) or (isinstance(value, type) and issubclass(value, Job)):
-        problems.append(f"{option} {text}: {name} is {_kind_of(value)}; it must be {what}")
+    elif kind := _kind_of_wrong(value):
+        problems.append(f"{option} {text}: {name} is {kind}; it must be {what}")
     else:
         found: Callable[..., object] = value
         return found
     return None
 
 
-def _kind_of(value: object) -> str:
-    return "a job class" if isinstance(value, type) else f"of type {type(value).__name__}"
+def _kind_of_wrong(value: object) -> str:
+    """Return what a value is that is no function for middleware or a hook; empty if it may be one.
+
+    A call of a coroutine or generator function would run nothing, and fail every job, or nobody would notice.
+    """
+    if isinstance(value, type) and issubclass(value, Job):
+        return "a job class"
+    if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
+        return "async def"
+    if inspect.isgeneratorfunction(value):
+        return "a generator function"
+    return "" if callable(value) else f"of type {type(value).__name__}"
 
 
 def _load(name: str, problems: list[str]) -> Iterator[ModuleType]:

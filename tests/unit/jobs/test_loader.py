@@ -8,6 +8,7 @@ import pytest
 from pinlater.errors import ConfigError
 from pinlater.jobs.loader import (
     ModulesInvalid,
+    load_hooks,
     load_job_classes,
     load_middleware,
     make_codec,
@@ -239,6 +240,7 @@ def test_an_event_loop_takes_no_plain_classes_of_its_queues(project):
 
 
 AROUND = "from contextlib import nullcontext\ndef around(job, context): return nullcontext()\nnumber = 7\n"
+NOT_AROUND = "async def later(job, context): ...\nasync def each(job, context): yield\ndef bare(job, context): yield\n"
 
 
 def test_middleware_is_found_in_modules_and_files_also_those_of_jobs(project):
@@ -257,11 +259,25 @@ def test_middleware_is_found_in_modules_and_files_also_those_of_jobs(project):
         ("wk_wrong:aruond", "wk_wrong has no aruond; check its spelling"),
         ("wk_wrong:number", "number is of type int"),
         ("wk_wrong:Wrong", "Wrong is a job class"),
+        ("wk_wrong:later", "later is async def; it must be a callable that takes a job and its context"),
+        ("wk_wrong:each", "each is async def"),
+        ("wk_wrong:bare", "bare is a generator function; it must be a callable that"),
     ],
 )
 def test_middleware_that_cannot_be_loaded(project, text, why):
-    project(wk_wrong=AROUND + job("Wrong"))
+    project(wk_wrong=AROUND + NOT_AROUND + job("Wrong"))
     with pytest.raises(ModulesInvalid) as caught:
         load_middleware([text, "also-wrong"])
     assert why in caught.value.problems[0]
     assert "also-wrong" in caught.value.problems[1]
+
+
+def test_a_hook_that_would_run_nothing_is_refused(project):
+    project(wk_hooks="async def open_pool(): ...\ndef each():\n    yield\ndef fine(): ...\n")
+    assert len(load_hooks("--on-start", ["wk_hooks:fine"])) == 1
+    with pytest.raises(ModulesInvalid) as caught:
+        load_hooks("--on-start", ["wk_hooks:open_pool", "wk_hooks:each"])
+    assert caught.value.problems == [
+        "--on-start wk_hooks:open_pool: open_pool is async def; it must be a plain function without arguments",
+        "--on-start wk_hooks:each: each is a generator function; it must be a plain function without arguments",
+    ]
