@@ -12,7 +12,7 @@ from pinlater_supervisor import Child, rss_bytes
 from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
 from pinlater.jobs.body_codec import JobCodec
-from pinlater.jobs.loader import load_job_classes, make_codec, refuse_blocking, unnamed_queues
+from pinlater.jobs.loader import load_job_classes, load_middleware, make_codec, refuse_blocking, unnamed_queues
 from pinlater.logs import report_startup_error
 from pinlater.worker.hooks import Hooks
 from pinlater.worker.keeper.leftovers import mark_environment
@@ -47,10 +47,7 @@ def run_job_process(child: Child, options: WorkerOptions, pool: JobPool, shared:
         use_terminal()
     mark_environment(shared.origin.id)
     try:
-        kinds = load_job_classes(options.modules)
-        codec = make_codec(kinds, options.queues)
-        if options.concurrency is not None:
-            refuse_blocking(kinds, pool.weights or codec.queues)
+        codec = _load_jobs(options, pool)
         hooks = Hooks(options)
         process = _new_process(child, options, pool, codec, shared)
         refuse_tight_memory(options, rss_bytes(child.pid))
@@ -77,6 +74,27 @@ def run_job_process(child: Child, options: WorkerOptions, pool: JobPool, shared:
     child.kill_at(time.monotonic() + EXIT_SECONDS)
     hooks.stop()
     return EX_SPENT if process.is_spent and not child.draining else 0
+
+
+def check_jobs(options: WorkerOptions) -> str:
+    """Load all that a job process loads, and return a line that says what there is; no server is asked.
+
+    Raises:
+        ConfigError: something cannot be loaded, or does not fit.
+    """
+    codecs = [_load_jobs(options, pool) for pool in options.pools]
+    Hooks(options)
+    load_middleware(options.middleware)
+    pools = "; ".join(pool.describe(codecs[0].queues) for pool in options.pools)
+    return f"the jobs are valid: {', '.join(codecs[0].names)}; {pools}"
+
+
+def _load_jobs(options: WorkerOptions, pool: JobPool) -> JobCodec:
+    kinds = load_job_classes(options.modules)
+    codec = make_codec(kinds, options.queues)
+    if options.concurrency is not None:
+        refuse_blocking(kinds, pool.weights or codec.queues)
+    return codec
 
 
 def refuse_tight_memory(options: WorkerOptions, size_bytes: int) -> None:

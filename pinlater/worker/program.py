@@ -32,6 +32,7 @@ Examples:
   pinlater-worker my_jobs --reload                   restart after each edit, for development
   pinlater-worker my_jobs --debug                    use breakpoint() at a terminal
   pinlater-worker my_jobs --burst                    run all jobs that are due, then exit
+  pinlater-worker my_jobs --check                    see whether a worker can load them, before a deployment
   pinlater-worker install-units --help               run server and workers under systemd
 
 Signals: TERM finishes or interrupts the running jobs and ends; INT stops at once; HUP reloads the code; USR2 writes
@@ -193,6 +194,11 @@ def main() -> None:
     help="Function that each process calls after its last job, within 5 seconds; may be repeated.",
 )
 @click.option(
+    "--check",
+    is_flag=True,
+    help="Load the modules, the middleware and the hooks, check them, and exit; no server is needed.",
+)
+@click.option(
     "--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="INFO", help="Minimum level of log lines."
 )
 @click.option(
@@ -226,6 +232,7 @@ def worker(  # noqa: PLR0917 - click calls it
     on_start: tuple[str, ...],
     on_stop: tuple[str, ...],
     unknown_after: float,
+    check: bool,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -258,13 +265,20 @@ def worker(  # noqa: PLR0917 - click calls it
             on_stop=on_stop,
             unknown_seconds=unknown_after,
         )
-        status = _run(options, log_level.upper(), log_format)
+        status = _check(options) if check else _run(options, log_level.upper(), log_format)
     except ConfigError as error:
         from pinlater.logs import report_startup_error
 
         report_startup_error("pinlater-worker", str(error), as_json=log_format == "json")
         status = error.exit_status
     sys.exit(status)
+
+
+def _check(options: WorkerOptions) -> int:
+    from pinlater.worker.boot import check_jobs
+
+    click.echo(check_jobs(options))
+    return 0
 
 
 def _run(options: WorkerOptions, log_level: str, log_format: str) -> int:

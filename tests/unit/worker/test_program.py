@@ -1,5 +1,7 @@
 """The options of ``pinlater-worker``."""
 
+import sys
+
 import pytest
 from click.testing import CliRunner
 
@@ -176,3 +178,42 @@ def test_debugging_takes_one_process_that_runs_one_job_at_a_time(run, monkeypatc
         result = run("my_jobs", "--debug", *words)
         assert result.exit_code == 2
         assert "--debug runs one job at a time" in result.output
+
+
+@pytest.fixture
+def checked(run, tmp_path):
+    """Write a module of jobs, and run the program with ``--check``."""
+    sys_modules = set(sys.modules)
+
+    def checked(text, *arguments):
+        (tmp_path / "wk_checked.py").write_text(text)
+        return run(str(tmp_path / "wk_checked.py"), "--check", *arguments)
+
+    yield checked
+    for name in set(sys.modules) - sys_modules:
+        del sys.modules[name]
+
+
+FINE = "from pinlater import Job\nclass Pay(Job):\n    def run(self, context): ...\n"
+
+
+def test_a_check_says_what_there_is_and_starts_nothing(checked):
+    result = checked(FINE, "--processes", "2")
+    assert (result.exit_code, result.options) == (0, None)
+    assert result.stdout == "the jobs are valid: Pay; 2 processes for queue pay\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "said"),
+    [
+        ("1 / 0\n", (), "wk_checked.py:1: ZeroDivisionError"),
+        (FINE.replace("    def", "    part: complex\n    def"), (), "JSON cannot carry its field part"),
+        (FINE, ("--concurrency", "5"), "a blocking run would stop: Pay"),
+        (FINE, ("--on-start", "wk_checked:open_pool"), "wk_checked has no open_pool"),
+        (FINE, ("--middleware", "wk_checked:traced"), "wk_checked has no traced"),
+    ],
+)
+def test_a_check_that_fails_says_why(checked, text, arguments, said):
+    result = checked(text, *arguments)
+    assert (result.exit_code, result.stdout) == (78, "")
+    assert said in result.stderr
