@@ -85,6 +85,7 @@ def check_jobs(options: WorkerOptions) -> str:
     codecs = [_load_jobs(options, pool) for pool in options.pools]
     Hooks(options)
     load_middleware(options.middleware)
+    _warn_of_unnamed_queues(options, codecs[0])
     pools = "; ".join(pool.describe(codecs[0].queues) for pool in options.pools)
     return f"the jobs are valid: {', '.join(codecs[0].names)}; {pools}"
 
@@ -136,6 +137,10 @@ def _log_banner(options: WorkerOptions, codec: JobCodec) -> None:
         "; ".join(pool.describe(codec.queues) for pool in options.pools),
         ", ".join(map(str, options.servers.addresses())),
     )
+    _warn_of_unnamed_queues(options, codec)
+
+
+def _warn_of_unnamed_queues(options: WorkerOptions, codec: JobCodec) -> None:
     for queue in unnamed_queues(codec, options.queues):
         near = difflib.get_close_matches(queue, codec.queues, n=1)
         log.warning(

@@ -265,7 +265,7 @@ def worker(  # noqa: PLR0917 - click calls it
             on_stop=on_stop,
             unknown_seconds=unknown_after,
         )
-        status = _check(options) if check else _run(options, log_level.upper(), log_format)
+        status = _run(options, log_level.upper(), log_format, only_check=check)
     except ConfigError as error:
         from pinlater.logs import report_startup_error
 
@@ -274,24 +274,22 @@ def worker(  # noqa: PLR0917 - click calls it
     sys.exit(status)
 
 
-def _check(options: WorkerOptions) -> int:
-    from pinlater.worker.boot import check_jobs
-
-    click.echo(check_jobs(options))
-    return 0
-
-
-def _run(options: WorkerOptions, log_level: str, log_format: str) -> int:
+def _run(options: WorkerOptions, log_level: str, log_format: str, *, only_check: bool) -> int:
     from pinlater.worker import logs
     from pinlater.worker.master import run_worker
     from pinlater.worker.reloader import refuse_without_watchfiles
     from pinlater.worker.terminal import refuse_without_terminal
 
+    logs.set_up_logs(log_level, log_format)
+    if only_check:
+        from pinlater.worker.boot import check_jobs
+
+        click.echo(check_jobs(options))
+        return 0
     if options.debug:
         refuse_without_terminal()
     if options.reload:
         refuse_without_watchfiles()
-    logs.set_up_logs(log_level, log_format)
     if unread := unread_variables(os.environ):
         logging.getLogger("pinlater.worker").warning("%s", unread)
     return run_worker(options)

@@ -203,6 +203,11 @@ def test_a_check_says_what_there_is_and_starts_nothing(checked):
     assert result.stdout == "the jobs are valid: Pay; 2 processes for queue pay\n"
 
 
+def test_a_check_warns_of_a_queue_that_no_class_has(checked, caplog):
+    assert checked(FINE, "--queue", "pya", "--processes", "1").exit_code == 0
+    assert "no job class has the queue 'pya' (did you mean 'pay'?)" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("text", "arguments", "said"),
     [
