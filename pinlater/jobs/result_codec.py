@@ -203,8 +203,8 @@ def job_failed(
     if is_gone:
         return JobGone(f"{who} was deleted, or never there", descriptor, status, attempts)
     if is_cancelled:
-        said = text.strip().splitlines()
-        why = f": {said[-1]}" if said else ""
-        return JobWasCancelled(f"{who} was cancelled{why}", descriptor, status, attempts)
+        said = (text.strip().splitlines() or [""])[-1]
+        why = said.removeprefix("cancelled").removeprefix(": ")  # see ``cancelled_status``
+        return JobWasCancelled(f"{who} was cancelled{f': {why}' if why else ''}", descriptor, status, attempts)
     why = attempts[-1].error if attempts else text.strip()
     return JobFailed(f"{who} failed{f': {why}' if why else ''}", descriptor, status, attempts)

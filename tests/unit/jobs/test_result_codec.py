@@ -12,6 +12,7 @@ from pinlater.errors import ConfigError, JobFailed, JobGone, JobWasCancelled, Re
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.result_codec import check_result, decode_result, encode_result, job_failed
 from pinlater.jobs.result_type import UNDECLARED, result_type
+from pinlater.model.status import cancelled_status
 
 _ItemT = TypeVar("_ItemT")
 
@@ -198,8 +199,20 @@ def test_the_error_of_a_failed_job_says_which_and_why():
     assert (error.descriptor, error.status, error.failed_attempts[0].attempt) == ("resize:s1:p1:7", status, 1)
 
 
-def test_a_job_that_was_cancelled_or_deleted_has_an_error_of_its_own():
-    cancelled = job_failed("q:s1:p1:7", "not needed\n", is_cancelled=True)
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ("not needed\n", "was cancelled: not needed"),
+        (cancelled_status("not needed"), "was cancelled: not needed"),
+        (cancelled_status(), "was cancelled"),
+        ("", "was cancelled"),
+    ],
+)
+def test_a_job_that_was_cancelled_has_an_error_of_its_own(status, said):
+    cancelled = job_failed("q:s1:p1:7", status, is_cancelled=True)
     assert type(cancelled) is JobWasCancelled
-    assert str(cancelled) == "q:s1:p1:7 was cancelled: not needed"
+    assert str(cancelled) == f"q:s1:p1:7 {said}"
+
+
+def test_a_job_that_was_deleted_has_an_error_of_its_own():
     assert type(job_failed("q:s1:p1:7", "", is_gone=True)) is JobGone
