@@ -21,6 +21,7 @@ from pinlater.jobs.batch import Batch
 from pinlater.jobs.field_types import check_fields
 from pinlater.jobs.finite import NULL, has_hidden_null, refuse_non_finite
 from pinlater.jobs.job import Job, RawJob, check_class, not_a_job
+from pinlater.jobs.json_forms import decoder, encode
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_codec import check_result
 from pinlater.model.body_fields import read_fields
@@ -28,8 +29,6 @@ from pinlater.model.body_metadata import BodyMetadata, with_metadata
 from pinlater.model.class_name import name_in
 from pinlater.model.kept_mark import unmarked
 from pinlater.model.policy import read_policy
-
-_encode = msgspec.json.encode
 
 
 def encode_body(job: Job, kept: BodyMetadata | None = None, unknown: bytes = b"") -> bytes:
@@ -53,9 +52,9 @@ def encode_body(job: Job, kept: BodyMetadata | None = None, unknown: bytes = b""
         if isinstance(job, RawJob):
             return job.body
         check_fields(kind)
-        read = _readers[kind] = msgspec.json.Decoder(kind).decode
+        read = _readers[kind] = decoder(kind).decode
     try:
-        body = _encode(job)
+        body = encode(job)
         if NULL in body and has_hidden_null(job, body):
             refuse_non_finite(job)
         read(body)
@@ -75,7 +74,7 @@ def encoded_unknown_fields(job: Job, body: bytes) -> bytes:
     if isinstance(job, RawJob):
         return b""
     found = unknown_fields(type(job), body)
-    return b"," + _encode(found)[1:-1] if found else b""
+    return b"," + encode(found)[1:-1] if found else b""
 
 
 def unknown_fields(kind: type[Job], body: bytes) -> dict[str, msgspec.Raw]:
@@ -115,7 +114,7 @@ class JobCodec:
             self._refuse_beside_raw(kind)
             check_fields(kind)
             check_result(kind)
-        self._decoder = msgspec.json.Decoder(reduce(or_, [*typed, Batch])) if typed else None
+        self._decoder = decoder(reduce(or_, [*typed, Batch])) if typed else None
 
     def _add(self, kind: type[Job]) -> None:
         check_class(kind)

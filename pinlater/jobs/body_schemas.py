@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from pinlater.jobs.job import Job, RawJob
+from pinlater.jobs.json_forms import schema_of
 from pinlater.model.workers import JobClass
 
 
@@ -38,7 +39,7 @@ def _schema(kind: type[Job]) -> str:
     if issubclass(kind, RawJob):
         return ""
     try:
-        schema: dict[str, Any] = msgspec.json.schema(kind)
+        schema: dict[str, Any] = msgspec.json.schema(kind, schema_hook=schema_of)
     except (TypeError, RecursionError):  # a type that only a hook of the class can read
         return ""
     for defined in schema.get("$defs", {}).values():

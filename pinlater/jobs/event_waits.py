@@ -12,6 +12,7 @@ import msgspec
 from pinlater.errors import EventInvalid, EventTimeout
 from pinlater.jobs.events import check_event, event_name
 from pinlater.jobs.interruptible import InterruptibleContext
+from pinlater.jobs.json_forms import decoder
 from pinlater.jobs.message_link import MessageLink
 from pinlater.jobs.name_counter import check_name
 from pinlater.jobs.settled import SettledErrors
@@ -113,7 +114,7 @@ class EventWaits:
 
 def _value(name: str, message: ReceivedMessage, kind: Any) -> Any:
     try:
-        return msgspec.json.decode(message.payload, type=kind)
+        return decoder(kind).decode(message.payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise EventInvalid(
             f"event {name!r} does not fit {getattr(kind, '__name__', kind)}: {error}; deploy a type that allows it, or "

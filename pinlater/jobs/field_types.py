@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import PurePath
 from typing import Any
 
 import msgspec
 
 from pinlater.errors import ConfigError
 from pinlater.jobs.job import Job
+from pinlater.jobs.json_forms import decoder, has_form
 
 _DECODED = (str, int, float, bool, list, dict, type(None))
 """What JSON decodes to by itself; the type of a field may also be a base class of one of these."""
@@ -25,7 +25,7 @@ def check_fields(kind: type[Job]) -> None:
     try:
         for field in msgspec.inspect.type_info(kind).fields:  # type: ignore[attr-defined] # that of a Struct
             _refuse_foreign(name, field.type, f"its field {field.name}")
-        msgspec.json.Decoder(kind)
+        decoder(kind)
     except NameError as error:
         raise ConfigError(
             f"job class {name}: a field has a type that is not there at run time: {error}; import it at the top of the "
@@ -44,7 +44,7 @@ def check_result_type(kind: type[Job], declared: Any) -> None:
     name = f"{kind.__module__}.{kind.__qualname__}"
     try:
         _refuse_foreign(name, msgspec.inspect.type_info(declared), "its result")
-        msgspec.json.Decoder(declared)
+        decoder(declared)
     except (TypeError, NameError) as error:
         raise ConfigError(f"job class {name}: its result type cannot be read from JSON: {error}") from error
 
@@ -53,16 +53,8 @@ def _refuse_foreign(name: str, info: Any, what: str) -> None:
     for foreign in _foreign_in(info, set()):
         raise ConfigError(
             f"job class {name}: JSON cannot carry {what}, a {foreign.__module__}.{foreign.__qualname__}; "
-            f"use {_instead_of(foreign)} instead"
+            "use text, numbers, lists, dicts, dates or dataclasses instead"
         )
-
-
-def _instead_of(foreign: type) -> str:
-    if issubclass(foreign, PurePath):
-        return "str, and Path(…) where the file is opened,"
-    if hasattr(foreign, "model_validate"):  # of pydantic
-        return "a dict, made by model_dump(mode='json') and read by model_validate(…), or a dataclass"
-    return "text, numbers, lists, dicts, dates or dataclasses"
 
 
 def is_foreign(kind: Any) -> bool:
@@ -80,7 +72,7 @@ def _foreign_in(info: Any, seen: set[int]) -> Iterator[type]:
         return
     seen.add(id(info))
     if isinstance(info, msgspec.inspect.CustomType):
-        if not any(issubclass(plain, info.cls) for plain in _DECODED):
+        if not (has_form(info.cls) or any(issubclass(plain, info.cls) for plain in _DECODED)):
             yield info.cls
     elif isinstance(info, tuple):
         for each in info:

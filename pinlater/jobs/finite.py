@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from pinlater.jobs.json_forms import encode, values_in
+
 NULL = b"null"
 """What NaN and infinity become in JSON; without it, there is nothing to look for."""
 
@@ -22,7 +24,7 @@ def encode_finite(value: object) -> bytes:
     Raises:
         TypeError, ValueError, OverflowError, RecursionError: JSON cannot carry the value; see ``NO_JSON``.
     """
-    text = msgspec.json.encode(value)
+    text = encode(value)
     if NULL in text:
         refuse_non_finite(value)
     return text
@@ -34,7 +36,7 @@ def refuse_non_finite(value: object) -> None:
     Raises:
         ValueError: a number is; the message says where.
     """
-    for place, number in _floats_in(msgspec.to_builtins(value, str_keys=True, enc_hook=_as_none), ""):
+    for place, number in _floats_in(msgspec.to_builtins(value, str_keys=True, enc_hook=values_in), ""):
         if not isfinite(number):
             raise ValueError(f"{place or 'it'} is {number}, which JSON has no word for; use None or a text instead")
 
@@ -55,7 +57,3 @@ def _floats_in(value: Any, place: str) -> Iterator[tuple[str, float]]:
     elif isinstance(value, list | tuple):
         for number, each in enumerate(value):
             yield from _floats_in(each, f"{place}[{number}]")
-
-
-def _as_none(_: object) -> None:
-    """Replace what contains no number to check, such as ready-made JSON text, by None."""

@@ -232,9 +232,9 @@ class Job(msgspec.Struct, Generic[Result_co], kw_only=True, metaclass=_JobType):
 
     The fields of a subclass are the job's arguments. JSON must be able to carry their types: text, numbers, booleans,
     ``None``, dates, times, ``timedelta``, ``Decimal``, ``UUID``, enums, bytes, lists, tuples, sets, dicts, dataclasses,
-    classes of attrs, ``NamedTuple``, ``TypedDict``, ``msgspec.Struct``, and combinations of these. Write a ``Path`` as
-    ``str``, and a model of pydantic as a dict. The values are checked when a job is enqueued, and again when a worker
-    decodes it. Options go into the class header, see ``JobOptions``.
+    classes of attrs, ``NamedTuple``, ``TypedDict``, ``msgspec.Struct``, ``Path``, models of pydantic, and combinations
+    of these. The values are checked when a job is enqueued, and again when a worker decodes it, which validates models
+    anew. Options go into the class header, see ``JobOptions``.
     ``class Resize(Job[Size])`` declares that ``run`` returns a ``Size``, which is stored with the job for
     ``JobHandle.result`` and ``JobContext.call``.
     """

@@ -15,6 +15,7 @@ from pinlater.errors import JobFailed, JobGone, JobWasCancelled, ResultInvalid, 
 from pinlater.jobs.field_types import check_result_type
 from pinlater.jobs.finite import NO_JSON, NULL, encode_finite
 from pinlater.jobs.job import Job, RawJob
+from pinlater.jobs.json_forms import decoder
 from pinlater.jobs.result_type import has_typed_result, result_type
 from pinlater.model.status import parse_status
 
@@ -114,7 +115,7 @@ def _is_value(generator: GeneratorType[Any, Any, Any] | AsyncGeneratorType[Any, 
 def _decoder(kind: type[Job]) -> msgspec.json.Decoder[Any]:
     declared = result_type(kind)
     check_result_type(kind, declared)
-    return msgspec.json.Decoder(declared)
+    return decoder(declared)
 
 
 _warned: set[type[Job]] = set()

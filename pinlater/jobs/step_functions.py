@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from pinlater.jobs.field_types import is_foreign
+from pinlater.jobs.json_forms import decoder
 from pinlater.jobs.retrying import Retrying, Timed
 
 _MOST_TYPES = 4096
@@ -109,6 +110,6 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any] | None:
     try:
         if kind is Any or is_foreign(kind):
             return None
-        return msgspec.json.Decoder(kind)
+        return decoder(kind)
     except Exception:  # noqa: BLE001 - whatever is wrong with it, the result is read without it
         return None

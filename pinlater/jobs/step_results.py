@@ -9,9 +9,8 @@ import msgspec
 
 from pinlater.errors import BodyInvalid, StepMismatch
 from pinlater.jobs.finite import NO_JSON, encode_finite
+from pinlater.jobs.json_forms import encode
 from pinlater.jobs.step_functions import name_of, result_decoder
-
-_encode = msgspec.json.encode
 
 
 def as_json(key: str, result: Any) -> tuple[Any, int]:
@@ -33,7 +32,7 @@ def misfit(kept: Any, function: Callable[..., Any]) -> str:
     if decoder is None:
         return ""
     try:
-        again = msgspec.json.decode(_encode(decoder.decode(_encode(kept))))
+        again = msgspec.json.decode(encode(decoder.decode(encode(kept))))
     except NO_JSON as error:
         return str(error)
     is_whole = again == kept or _unordered(again) == _unordered(kept)
@@ -49,7 +48,7 @@ def _unordered(value: Any) -> Any:
 
 def copied(kept: Any) -> Any:
     """Return a copy of a stored result, so that the job cannot change what is stored."""
-    return msgspec.json.decode(_encode(kept))
+    return msgspec.json.decode(encode(kept))
 
 
 def typed_result(key: str, kept: Any, function: Callable[..., Any]) -> Any:
@@ -67,7 +66,7 @@ def typed_result(key: str, kept: Any, function: Callable[..., Any]) -> Any:
     if decoder is None:
         return copied(kept)
     try:
-        return decoder.decode(_encode(kept))
+        return decoder.decode(encode(kept))
     except (msgspec.ValidationError, ValueError) as error:
         raise StepMismatch(
             f"the saved result of step {key!r} does not fit what {name_of(function)} returns now: {error}; give new "

@@ -8,14 +8,13 @@ from functools import cache
 from itertools import count
 from typing import Any, TypeVar
 
-import msgspec
-
 from pinlater.client.jobs import encoder
 from pinlater.errors import JobFailed, JobGone, JobWasCancelled
 from pinlater.jobs.body_codec import JobCodec
 from pinlater.jobs.child_calls import ChildCalls
 from pinlater.jobs.events import event_name
 from pinlater.jobs.job import Job
+from pinlater.jobs.json_forms import encode
 from pinlater.jobs.message_link import Children
 from pinlater.model.messages import MessageKind, ReceivedMessage
 
@@ -105,9 +104,9 @@ def _end(position: int, end: Any) -> ReceivedMessage:
     elif isinstance(end, bytes):
         payload = end
     elif end is not None:
-        payload = msgspec.json.encode(end)
+        payload = encode(end)
     return ReceivedMessage(position + 1, str(position), payload, kind)
 
 
 def _event(position: int, value: Any) -> ReceivedMessage:
-    return ReceivedMessage(position + 1, str(position), msgspec.json.encode(value), MessageKind.EVENT)
+    return ReceivedMessage(position + 1, str(position), encode(value), MessageKind.EVENT)
