@@ -14,10 +14,13 @@ import msgspec
 from pinlater.errors import UnknownError
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.jobs import NewJob
+from pinlater.model.failure_groups import failure_in
+from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import Parent
 from pinlater.model.unique import UniqueRule
+from pinlater.protocol.messages import SUCCEEDED
+from pinlater.server.backends.imported_jobs import as_imported
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued, Once, Settled
 from pinlater.server.backends.redis.failure_groups import failures_argument
 from pinlater.server.backends.redis.records import MAX_EXACT, address_seen_from, retry_time, stored_key, time_argument
@@ -130,14 +133,6 @@ def parse_result(result: Sequence[bytes]) -> CallResult:
     return CallResult(int(before) + 1, elsewhere)
 
 
-async def call_result(scripts: ScriptRunner, queue: str, key: bytes) -> CallResult | None:
-    """Return the result of an earlier call by its idempotency key; None: it is unknown."""
-    result = await scripts.run("call_result", queue, key)
-    if result is None or isinstance(result, int):
-        return None if result is None else CallResult(result)
-    return parse_result(result)
-
-
 async def claim(
     scripts: ScriptRunner,
     queue: str,
@@ -179,43 +174,101 @@ async def claim(
     return Dequeued(jobs, due_ms, bool(has_more), bool(is_held), bool(let_through))
 
 
-async def acquire_tokens(scripts: ScriptRunner, queue: str, rate: float, wanted: int) -> Tokens:
-    """Acquire up to ``wanted`` tokens of a rate-limited queue; if that is negative, give tokens back.
+class RedisLifecycle:
+    """The part of a shard that imports jobs, ends and renews claims, and has the locks and tokens that claims need."""
 
-    Giving back is not repeatable: given back twice, they would exceed the rate.
-    """
-    bucket = repr(interval_us(rate)), repr(most_saved_us(rate))
-    return Tokens(*await scripts.run("acquire_tokens", queue, *bucket, wanted, is_repeatable=wanted >= 0))
+    _scripts: ScriptRunner
+    _slow_scripts: ScriptRunner
+
+    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord], *, once: Once = None) -> list[str]:
+        jobs = list(map(as_imported, jobs))
+        priorities = [JobDescriptor.parse(job.descriptor).priority for job in jobs]
+        values = [job.body or b"" for job in jobs]
+        failures = [failure_in(job) for job in jobs]
+        items = []
+        for job, priority, failure in zip(jobs, priorities, failures, strict=True):
+            has_result = job.state == SUCCEEDED and job.result is not None
+            if has_result:
+                values.append(job.result or b"")
+            group = None if failure is None else str(failure.group)
+            run_ms = job.run_ms if job.state == SUCCEEDED else None
+            place = len(values) if has_result else None
+            items.append((*_imported_argument(job, priority), place, job.is_cancelled, group, run_ms))
+        last = mark(is_keyed=any(job.key is not None for job in jobs))
+        arguments = (*key_arguments(once), pack(items), pack(failures_argument(failures)), *values, *last)
+        is_repeatable = once is not None
+        result = await self._slow_scripts.run("import_jobs", queue, *arguments, is_repeatable=is_repeatable)
+        return parse_result(result).names(f"{queue}:s{self._slow_scripts.name}:p", priorities)
+
+    async def call_result(self, queue: str, key: bytes) -> CallResult | None:
+        result = await self._scripts.run("call_result", queue, key)
+        if result is None or isinstance(result, int):
+            return None if result is None else CallResult(result)
+        return parse_result(result)
+
+    async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
+        bucket = repr(interval_us(rate)), repr(most_saved_us(rate))
+        # Given back twice, tokens would exceed the rate.
+        is_repeatable = wanted >= 0
+        return Tokens(*await self._scripts.run("acquire_tokens", queue, *bucket, wanted, is_repeatable=is_repeatable))
+
+    async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
+        token = secrets.randbits(62)
+        return token if await self._scripts.run("lock_queue", queue, milliseconds, token) else None
+
+    async def unlock_queue(self, queue: str, token: int) -> None:
+        await self._scripts.run("unlock_queue", queue, token)
+
+    async def ack_dequeued_jobs(
+        self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
+    ) -> Settled:
+        packed, results = _pack_acks(succeeded, failed)
+        last = (*results, *mark(is_linked=any(item.is_cancelled for item in failed)))
+        # A second failure without a claim would end the attempt of the next holder.
+        is_repeatable = all(item.claim is not None for item in failed)
+        now, changed, given_up, through, *woken = await self._scripts.run(
+            "ack", queue, packed, *last, is_repeatable=is_repeatable
+        )
+        self._scripts.tell_woken(woken)
+        due = min((retry_time(int(now), item.retry_delay_ms) for item in failed if not item.is_final), default=None)
+        stale = len(succeeded) + len(failed) - changed
+        return Settled(changed, stale, due, failed=given_up, let_through=through)
+
+    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
+        bodies: list[bytes] = []
+        items = [
+            (
+                item.job.local_id,
+                item.job.priority,
+                item.claim,
+                item.source,
+                None if item.body is None else _index_of(bodies, item.body),
+                item.move_to_pending,
+                time_argument(item.run_after_ms),
+                item.attempts,
+                item.status,
+                item.waits_for or None,
+                [(message.name, message.id, _index_of(bodies, message.payload)) for message in item.keeps],
+                item.drops,
+            )
+            for item in checkpoints
+        ]
+        last = (*bodies, *mark(is_linked=any(item.waits_for or item.keeps for item in checkpoints)))
+        is_repeatable = all(item.is_repeatable for item in checkpoints)
+        now, changed, moved, lost, fulfilled, asked, through, *woken = await self._scripts.run(
+            "checkpoint", queue, pack(items), *last, is_repeatable=is_repeatable
+        )
+        self._scripts.tell_woken(woken)
+        dues = (None if index in fulfilled else checkpoints[index].run_after_ms for index in moved)
+        due = min((int(now) if due is None else due for due in dues), default=None)
+        lost_jobs, asked_jobs = (tuple(checkpoints[index].job for index in some) for some in (lost, asked))
+        return Settled(changed, len(checkpoints) - changed, due, lost_jobs, let_through=through, cancelled=asked_jobs)
 
 
-async def lock_queue(scripts: ScriptRunner, queue: str, milliseconds: int) -> int | None:
-    """Lock a queue for a while. Return the token that unlocks it; None: it is already locked."""
-    token = secrets.randbits(62)
-    return token if await scripts.run("lock_queue", queue, milliseconds, token) else None
-
-
-async def unlock_queue(scripts: ScriptRunner, queue: str, token: int) -> None:
-    """Unlock a queue, unless that lock has expired."""
-    await scripts.run("unlock_queue", queue, token)
-
-
-async def ack(
-    scripts: ScriptRunner, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
-) -> Settled:
-    """Acknowledge jobs: IN_PROGRESS -> SUCCEEDED, PENDING or FAILED; other jobs, and those of other claims, stay.
-
-    A failure without a claim is not repeatable: the second one would end the attempt of the next holder.
-    """
-    packed, results = _pack_acks(succeeded, failed)
-    last = (*results, *mark(is_linked=any(item.is_cancelled for item in failed)))
-    is_repeatable = all(item.claim is not None for item in failed)
-    now, changed, given_up, through, *woken = await scripts.run(
-        "ack", queue, packed, *last, is_repeatable=is_repeatable
-    )
-    scripts.tell_woken(woken)
-    due = min((retry_time(int(now), item.retry_delay_ms) for item in failed if not item.is_final), default=None)
-    stale = len(succeeded) + len(failed) - changed
-    return Settled(changed, stale, due, failed=given_up, let_through=through)
+def _imported_argument(job: JobRecord, priority: int) -> tuple[Any, ...]:
+    times = (time_argument(time_ms) for time_ms in (job.created_at_ms, job.run_after_ms, job.updated_at_ms))
+    shared = None if job.key is None else stored_key(job.key)
+    return (priority, job.state, job.attempts_allowed, job.attempts_remaining, job.status, *times, job.unique, shared)
 
 
 def _pack_acks(succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]) -> tuple[bytes, list[bytes]]:
@@ -254,38 +307,6 @@ def _group_of(item: StoredAck) -> str | None:
 def _single_ack(item: StoredAck) -> tuple[Any, ...]:
     (_, _, priority, local_id), claim_descriptor, status, delay_ms, is_final, *_ = item
     return local_id, priority, claim_descriptor, status, min(delay_ms, MAX_EXACT), is_final
-
-
-async def checkpoint(scripts: ScriptRunner, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
-    """Checkpoint jobs that their claim or source holds: IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING."""
-    bodies: list[bytes] = []
-    items = [
-        (
-            item.job.local_id,
-            item.job.priority,
-            item.claim,
-            item.source,
-            None if item.body is None else _index_of(bodies, item.body),
-            item.move_to_pending,
-            time_argument(item.run_after_ms),
-            item.attempts,
-            item.status,
-            item.waits_for or None,
-            [(message.name, message.id, _index_of(bodies, message.payload)) for message in item.keeps],
-            item.drops,
-        )
-        for item in checkpoints
-    ]
-    last = (*bodies, *mark(is_linked=any(item.waits_for or item.keeps for item in checkpoints)))
-    is_repeatable = all(item.is_repeatable for item in checkpoints)
-    now, changed, moved, lost, fulfilled, asked, through, *woken = await scripts.run(
-        "checkpoint", queue, pack(items), *last, is_repeatable=is_repeatable
-    )
-    scripts.tell_woken(woken)
-    dues = (None if index in fulfilled else checkpoints[index].run_after_ms for index in moved)
-    due = min((int(now) if due is None else due for due in dues), default=None)
-    lost_jobs, asked_jobs = (tuple(checkpoints[index].job for index in some) for some in (lost, asked))
-    return Settled(changed, len(checkpoints) - changed, due, lost_jobs, let_through=through, cancelled=asked_jobs)
 
 
 def _index_of(arguments: list[bytes], added: bytes) -> int:

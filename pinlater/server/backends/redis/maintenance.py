@@ -12,25 +12,19 @@ from typing import NamedTuple
 from pinlater.errors import QueueNotFound
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.batches import change_in_steps
-from pinlater.server.backends.records import Collected, Expired, Once
+from pinlater.server.backends.records import Collected, Expired, JobFilter, Once
+from pinlater.server.backends.redis import failure_groups
+from pinlater.server.backends.redis.connection import SharedConnection
 from pinlater.server.backends.redis.due_index import DueIndex
 from pinlater.server.backends.redis.failure_groups import EXPIRY_ARGUMENTS
 from pinlater.server.backends.redis.lifecycle import key_arguments, pack
-from pinlater.server.backends.redis.reads import PAGE_JOBS, RedisSearch, pages
-from pinlater.server.backends.redis.script_calls import ScriptRunner
+from pinlater.server.backends.redis.messages import drop_leftovers
+from pinlater.server.backends.redis.reads import RedisReads, RedisSearch, pages
+from pinlater.server.backends.redis.script_calls import PAGE_JOBS, ScriptRunner
+from pinlater.server.clock import milliseconds_since
 
 
-class RedisRetry(NamedTuple):
-    """FAILED -> PENDING, up to ``limit`` jobs of one priority."""
-
-    priority: int
-    attempts: int
-    run_after_ms: int | None
-    limit: int
-    once: Once
-
-
-class ExpiryGrace(NamedTuple):
+class _ExpiryGrace(NamedTuple):
     """Which expired claims to spare.
 
     Attributes:
@@ -45,74 +39,6 @@ class ExpiryGrace(NamedTuple):
     quiet_ms: int
 
 
-async def retry_failed(scripts: ScriptRunner, queue: str, request: RedisRetry) -> int:
-    """Retry failed jobs, the oldest first: FAILED -> PENDING. Return how many.
-
-    A page is repeatable only with an idempotency key; without one, too many jobs would be retried.
-    """
-    run_after = "" if request.run_after_ms is None else request.run_after_ms
-    result_arguments, is_repeatable = (*key_arguments(request.once), request.limit), request.once is not None
-    moved = 0
-    page: int
-    while True:
-        size = max(min(request.limit - moved, PAGE_JOBS), 0)
-        job_arguments = (request.priority, request.attempts, run_after, size)
-        page, total = await scripts.run(
-            "retry_failed", queue, *result_arguments, *job_arguments, is_repeatable=is_repeatable
-        )
-        moved = total if request.once else moved + page
-        if page < size or moved >= request.limit:
-            return moved
-
-
-async def retry_jobs(
-    scripts: ScriptRunner,
-    queue: str,
-    jobs: Sequence[JobDescriptor],
-    attempts: int,
-    run_after_ms: int | None,
-    *,
-    once: Once,
-) -> int:
-    """Retry those of the jobs that have failed: FAILED -> PENDING. Return how many."""
-    packed = pack([(job.priority, job.local_id) for job in jobs])
-    job_arguments = (attempts, "" if run_after_ms is None else run_after_ms, packed)
-    is_repeatable = once is not None
-    moved: int = await scripts.run(
-        "retry_jobs", queue, *key_arguments(once), *job_arguments, is_repeatable=is_repeatable
-    )
-    return moved
-
-
-async def schedule_jobs(
-    scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: Once
-) -> int:
-    """Make those of the jobs that are PENDING due at ``run_after_ms``; return how many were changed.
-
-    With None, those that are not due yet become due now.
-    """
-    packed = pack([(job.priority, job.local_id) for job in jobs])
-    job_arguments = ("" if run_after_ms is None else run_after_ms, packed)
-    moved: int = await scripts.run(
-        "schedule_jobs", queue, *key_arguments(once), *job_arguments, is_repeatable=once is not None
-    )
-    return moved
-
-
-async def delete_jobs(scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], state: int, once: Once) -> int:
-    """Delete those of the jobs that are in a state. Return how many."""
-    by_priority: defaultdict[int, list[int]] = defaultdict(list)
-    for job in jobs:
-        by_priority[job.priority].append(job.local_id)
-    deleted = 0
-    for priority, ids in by_priority.items() or [(1, [])]:  # without jobs, a missing queue is still an error
-        # Each priority is a separate call to the shard.
-        part = once and once._replace(value=once.value + b":p%d" % priority)
-        _, total = await _delete_page(scripts, queue, _Deletion(state, priority, ids), part)
-        deleted += total
-    return deleted
-
-
 class _Deletion(NamedTuple):
     """Jobs to delete, if they are still in a state."""
 
@@ -121,18 +47,131 @@ class _Deletion(NamedTuple):
     ids: Sequence[int]
 
 
-async def delete_matching(scripts: ScriptRunner, search: RedisSearch, limit: int, once: Once) -> int:
-    """Delete matching jobs that are still in the state of the filter. Return how many."""
+class RedisMaintenance(RedisReads):
+    """The part of a shard that changes jobs for operators and for the monitor."""
 
-    async def delete_page(deletion: _Deletion, deleted_before: int) -> int:
-        most = limit if once else limit - deleted_before
-        page, total = await _delete_page(scripts, search.queue, deletion, once, most)
-        return total if once else deleted_before + page
+    _slow_connection: SharedConnection
+    _due_index: DueIndex
 
-    nothing = _Deletion(search.which.state, search.priorities[0], ())
-    return await change_in_steps(
-        _matching_pages(scripts, search, limit), delete_page, limit, nothing=nothing, pattern=search.pattern
-    )
+    async def retry_failed_jobs(
+        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int, *, once: Once = None
+    ) -> int:
+        # A page is repeatable only with an idempotency key; without one, too many jobs would be retried.
+        result_arguments, is_repeatable = (*key_arguments(once), limit), once is not None
+        moved = 0
+        page: int
+        while True:
+            size = max(min(limit - moved, PAGE_JOBS), 0)
+            job_arguments = (priority, attempts, _or_now(run_after_ms), size)
+            page, total = await self._slow_scripts.run(
+                "retry_failed", queue, *result_arguments, *job_arguments, is_repeatable=is_repeatable
+            )
+            moved = total if once else moved + page
+            if page < size or moved >= limit:
+                return moved
+
+    async def retry_these_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None, *, once: Once = None
+    ) -> int:
+        return await self._change_these("retry_jobs", queue, jobs, (attempts, _or_now(run_after_ms)), once)
+
+    async def schedule_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: Once = None
+    ) -> int:
+        return await self._change_these("schedule_jobs", queue, jobs, (_or_now(run_after_ms),), once)
+
+    async def _change_these(
+        self, script: str, queue: str, jobs: Sequence[JobDescriptor], arguments: tuple[int | str, ...], once: Once
+    ) -> int:
+        packed = pack([(job.priority, job.local_id) for job in jobs])
+        return int(
+            await self._slow_scripts.run(
+                script, queue, *key_arguments(once), *arguments, packed, is_repeatable=once is not None
+            )
+        )
+
+    async def delete_these_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: Once = None
+    ) -> int:
+        by_priority: defaultdict[int, list[int]] = defaultdict(list)
+        for job in jobs:
+            by_priority[job.priority].append(job.local_id)
+        deleted = 0
+        for priority, ids in by_priority.items() or [(1, [])]:  # without jobs, a missing queue is still an error
+            # Each priority is a separate call to the shard.
+            part = once and once._replace(value=once.value + b":p%d" % priority)
+            _, total = await _delete_page(self._slow_scripts, queue, _Deletion(state, priority, ids), part)
+            deleted += total
+        return deleted
+
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: Once = None) -> int:
+        scripts, search = self._slow_scripts, await self._search(queue, which)
+
+        async def delete_page(deletion: _Deletion, deleted_before: int) -> int:
+            most = limit if once else limit - deleted_before
+            page, total = await _delete_page(scripts, queue, deletion, once, most)
+            return total if once else deleted_before + page
+
+        nothing = _Deletion(which.state, search.priorities[0], ())
+        return await change_in_steps(
+            _matching_pages(scripts, search, limit), delete_page, limit, nothing=nothing, pattern=search.pattern
+        )
+
+    async def reap_expired(
+        self, limit: int, *, server_age_ms: int, quiet_ms: int, asked_at: float | None = None
+    ) -> list[Expired]:
+        # While the shard was down or refused changes, no claim could be renewed: as after a start of the server, give
+        # their holders time.
+        refusals = (scripts.seconds_since_refusal for scripts in (self._scripts, self._slow_scripts))
+        age_ms = int(min(server_age_ms, 1000 * min(self._slow_connection.seconds_since_failure, *refusals)))
+        grace = _ExpiryGrace(self._time_at(asked_at), age_ms, quiet_ms)
+        result = []
+        for queue in await self._due_index.queues_with_expired():
+            try:
+                expired = await _reap_queue(self._slow_scripts, queue, limit, grace)
+            except QueueNotFound:
+                await self._due_index.rebuild(queue)
+                continue
+            limit -= expired.retried + expired.failed
+            if expired.retried or expired.failed:
+                result.append(expired)
+            if limit <= 0:
+                break
+        return result
+
+    def _time_at(self, moment: float | None) -> int | str:
+        """Return the time argument of scripts for a moment in ``elapsed_seconds``; None is now."""
+        now, ago_ms = self._slow_scripts.now(), milliseconds_since(moment)
+        if isinstance(now, int):
+            return now - ago_ms
+        return f"~{int(now[1:]) - ago_ms}" if now else now
+
+    async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
+        succeeded, failed = await self._due_index.queues_with_finished(succeeded_ttl_ms, failed_ttl_ms)
+        by_queue_s = await self._collect_kind("s", succeeded, succeeded_ttl_ms, limit)
+        by_queue_f = await self._collect_kind("f", failed, failed_ttl_ms, limit)
+        queues = by_queue_s.keys() | by_queue_f.keys()
+        return [Collected(queue, by_queue_s[queue], by_queue_f[queue]) for queue in queues]
+
+    async def _collect_kind(self, kind: str, queues: Iterable[str], ttl_ms: int, limit: int) -> Counter[str]:
+        deleted: Counter[str] = Counter()
+        for queue in queues:
+            try:
+                deleted[queue] = await _collect_queue(self._slow_scripts, queue, kind, ttl_ms, limit - deleted.total())
+            except QueueNotFound:
+                await self._due_index.rebuild(queue)
+            if deleted.total() >= limit:
+                break
+        return +deleted
+
+    async def forget_results(self, limit: int) -> int:  # noqa: ARG002
+        await drop_leftovers(self._slow_scripts)  # in case a server died while it deleted a queue
+        return await failure_groups.forget(self._slow_scripts, self._due_index, self._levels)
+
+
+def _or_now(time_ms: int | None) -> int | str:
+    """Return a time in the form that scripts take; None is now."""
+    return "" if time_ms is None else time_ms
 
 
 async def _matching_pages(scripts: ScriptRunner, search: RedisSearch, limit: int) -> AsyncIterator[_Deletion]:
@@ -158,24 +197,7 @@ async def _delete_page(
     return page, total
 
 
-async def reap_expired(scripts: ScriptRunner, due_index: DueIndex, limit: int, grace: ExpiryGrace) -> list[Expired]:
-    """End up to ``limit`` expired claims: IN_PROGRESS -> PENDING or FAILED."""
-    result = []
-    for queue in await due_index.queues_with_expired():
-        try:
-            expired = await _reap_queue(scripts, queue, limit, grace)
-        except QueueNotFound:
-            await due_index.rebuild(queue)
-            continue
-        limit -= expired.retried + expired.failed
-        if expired.retried or expired.failed:
-            result.append(expired)
-        if limit <= 0:
-            break
-    return result
-
-
-async def _reap_queue(scripts: ScriptRunner, queue: str, limit: int, grace: ExpiryGrace) -> Expired:
+async def _reap_queue(scripts: ScriptRunner, queue: str, limit: int, grace: _ExpiryGrace) -> Expired:
     retried = failed = skipped = 0
     while True:
         size = min(limit - retried - failed, PAGE_JOBS)
@@ -186,28 +208,6 @@ async def _reap_queue(scripts: ScriptRunner, queue: str, limit: int, grace: Expi
         retried, failed, skipped = retried + page_retried, failed + page_failed, skipped + spared
         if seen < size or retried + failed >= limit:
             return Expired(queue, retried, failed)
-
-
-async def collect_finished(
-    scripts: ScriptRunner, due_index: DueIndex, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int
-) -> list[Collected]:
-    """Delete up to ``limit`` succeeded and up to ``limit`` failed jobs that are older than their time to live."""
-    succeeded, failed = await due_index.queues_with_finished(succeeded_ttl_ms, failed_ttl_ms)
-
-    async def collect_kind(kind: str, queues: Iterable[str], ttl_ms: int) -> Counter[str]:
-        deleted: Counter[str] = Counter()
-        for queue in queues:
-            try:
-                deleted[queue] = await _collect_queue(scripts, queue, kind, ttl_ms, limit - deleted.total())
-            except QueueNotFound:
-                await due_index.rebuild(queue)
-            if deleted.total() >= limit:
-                break
-        return +deleted
-
-    by_queue_s = await collect_kind("s", succeeded, succeeded_ttl_ms)
-    by_queue_f = await collect_kind("f", failed, failed_ttl_ms)
-    return [Collected(queue, by_queue_s[queue], by_queue_f[queue]) for queue in by_queue_s.keys() | by_queue_f.keys()]
 
 
 async def _collect_queue(scripts: ScriptRunner, queue: str, kind: str, ttl_ms: int, limit: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -17,9 +17,8 @@ from pinlater.server.backends.answers import fitting_messages
 from pinlater.server.backends.end_messages import joined_messages
 from pinlater.server.backends.records import MAX_ANSWER_BYTES, MESSAGE_OVERHEAD_BYTES, Cancelled
 from pinlater.server.backends.redis.lifecycle import mark, pack, pack_ids
-from pinlater.server.backends.redis.reads import PAGE_JOBS
 from pinlater.server.backends.redis.records import address_of, address_seen_from
-from pinlater.server.backends.redis.script_calls import ScriptRunner
+from pinlater.server.backends.redis.script_calls import PAGE_JOBS, ScriptRunner
 from pinlater.server.backends.sharded import OutgoingMessage
 
 _LINKED = mark(is_linked=True)
@@ -34,68 +33,115 @@ _MOST_IDS = 1000
 """Most messages of one name whose ids are read."""
 
 
-async def cancel(scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
-    """Cancel jobs of a queue, page by page.
+class RedisMessages:
+    """The part of a shard for messages to jobs, children of jobs, and cancellation."""
 
-    PENDING -> FAILED; IN_PROGRESS, or PENDING with something to undo -> the same, asked to stop.
-    """
-    ended: list[JobDescriptor] = []
-    asked: list[JobDescriptor] = []
-    parents: list[JobDescriptor] = []
-    let_through = newly_ended = 0
-    for start in range(0, max(len(jobs), 1), PAGE_JOBS):  # without jobs, a missing queue is still an error
-        page = jobs[start : start + PAGE_JOBS]
-        packed = pack([(job.priority, job.local_id) for job in page])
-        found = await scripts.run("cancel_jobs", queue, packed, status, *_LINKED)
-        some_ended, some_asked, some_parents, newly, through, *woken = found
-        scripts.tell_woken(woken)
-        ended += (page[index] for index in some_ended)
-        asked += (page[index] for index in some_asked)
-        parents += (page[index] for index in some_parents)
-        newly_ended += newly
-        let_through += through
-    return Cancelled(tuple(ended), tuple(asked), let_through, tuple(parents), newly_ended)
+    _scripts: ScriptRunner
+    _slow_scripts: ScriptRunner
+    on_outgoing: Callable[[Collection[str]], None]
 
+    async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
+        ended: list[JobDescriptor] = []
+        asked: list[JobDescriptor] = []
+        parents: list[JobDescriptor] = []
+        let_through = newly_ended = 0
+        for start in range(0, max(len(jobs), 1), PAGE_JOBS):  # without jobs, a missing queue is still an error
+            page = jobs[start : start + PAGE_JOBS]
+            packed = pack([(job.priority, job.local_id) for job in page])
+            found = await self._scripts.run("cancel_jobs", queue, packed, status, *_LINKED)
+            some_ended, some_asked, some_parents, newly, through, *woken = found
+            self._scripts.tell_woken(woken)
+            ended += (page[index] for index in some_ended)
+            asked += (page[index] for index in some_asked)
+            parents += (page[index] for index in some_parents)
+            newly_ended += newly
+            let_through += through
+        return Cancelled(tuple(ended), tuple(asked), let_through, tuple(parents), newly_ended)
 
-async def finish_cancellation(scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor]) -> None:
-    """Take cancelled jobs off the children of their parents, page by page."""
-    for start in range(0, len(jobs), PAGE_JOBS):
-        page = pack([(job.priority, job.local_id) for job in jobs[start : start + PAGE_JOBS]])
-        await scripts.run("finish_cancellation", queue, page, *_LINKED)
+    async def finish_cancellation(self, queue: str, jobs: Sequence[JobDescriptor]) -> None:
+        for start in range(0, len(jobs), PAGE_JOBS):
+            page = pack([(job.priority, job.local_id) for job in jobs[start : start + PAGE_JOBS]])
+            await self._scripts.run("finish_cancellation", queue, page, *_LINKED)
 
-
-async def send(scripts: ScriptRunner, job: JobDescriptor, message: Message) -> bool:
-    """Store a message to a job; return False if the job does not exist or has finished."""
-    name, message_id, payload, kind = message
-    arguments = (address_of(job), name, message_id, int(kind), payload, *_LINKED)
-    try:
-        is_there, *woken = await scripts.run("send_message", job.queue, *arguments)
-    except QueueNotFound:
-        return False
-    scripts.tell_woken(woken)
-    return bool(is_there)
-
-
-async def read(
-    scripts: ScriptRunner, job: JobDescriptor, name: str, *, after: int, limit: int, max_bytes: int
-) -> list[ReceivedMessage]:
-    """Return messages of a job in order of their numbers; read them page by page."""
-    found: list[ReceivedMessage] = []
-    room = max_bytes
-    while len(found) < limit:
-        size = min(limit - len(found), PAGE_JOBS)
-        arguments = (job.priority, job.local_id, name, after, size, room, MESSAGE_OVERHEAD_BYTES)
+    async def send_message(self, job: JobDescriptor, message: Message) -> bool:
+        name, message_id, payload, kind = message
+        arguments = (address_of(job), name, message_id, int(kind), payload, *_LINKED)
         try:
-            first, page = await scripts.run("read_messages", job.queue, *arguments)
+            is_there, *woken = await self._scripts.run("send_message", job.queue, *arguments)
         except QueueNotFound:
-            break
-        some = list(islice(_messages(first, page), size))
-        found += some
-        after = first + len(some) - 1
-        room -= sum(len(message.payload) for message in some) + MESSAGE_OVERHEAD_BYTES * len(some)
-        if len(some) < size or room <= 0:
-            break
-    return fitting_messages(found, max_bytes)
+            return False
+        self._scripts.tell_woken(woken)
+        return bool(is_there)
+
+    async def read_messages(
+        self, job: JobDescriptor, name: str, after: int, limit: int, max_bytes: int = MAX_ANSWER_BYTES
+    ) -> list[ReceivedMessage]:
+        found: list[ReceivedMessage] = []
+        room = max_bytes
+        while len(found) < limit:
+            size = min(limit - len(found), PAGE_JOBS)
+            arguments = (job.priority, job.local_id, name, after, size, room, MESSAGE_OVERHEAD_BYTES)
+            try:
+                first, page = await self._slow_scripts.run("read_messages", job.queue, *arguments)
+            except QueueNotFound:
+                break
+            some = list(islice(_messages(first, page), size))
+            found += some
+            after = first + len(some) - 1
+            room -= sum(len(message.payload) for message in some) + MESSAGE_OVERHEAD_BYTES * len(some)
+            if len(some) < size or room <= 0:
+                break
+        return fitting_messages(found, max_bytes)
+
+    async def message_ids(self, jobs: Sequence[JobDescriptor], name: str) -> set[str]:
+        reads = (self.read_messages(job, name, 0, _MOST_IDS) for job in jobs)
+        return {message.id for found in await asyncio.gather(*reads) for message in found}
+
+    async def children_to_cancel(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
+        scripts = self._slow_scripts
+        by_queue: defaultdict[str, list[JobDescriptor]] = defaultdict(list)
+        distant: list[str] = []
+        for parent in parents:
+            if parent.shard == scripts.name:
+                by_queue[parent.queue].append(parent)
+            else:
+                distant.append(address_seen_from(scripts.name, parent))
+        found: list[JobDescriptor] = []
+        for start in range(0, len(distant), PAGE_JOBS):
+            page = pack(distant[start : start + PAGE_JOBS])
+            run = partial(scripts.run_for_shard, "distant_children", "children", page, limit - len(found))
+            found += await _found_by(run, scripts.name)
+        for queue, some in by_queue.items():
+            with suppress(QueueNotFound):
+                for start in range(0, len(some), PAGE_JOBS):
+                    page = pack_ids(some[start : start + PAGE_JOBS])
+                    run = partial(scripts.run, "open_children", queue, page, limit - len(found), *_LINKED)
+                    found += await _found_by(run, scripts.name)
+        return found
+
+    async def outgoing_shards(self) -> set[str]:
+        names = await self._slow_scripts.command("SMEMBERS", self._slow_scripts.shard_key(_OUTGOING))
+        return {shard.decode() for shard in names}
+
+    async def outgoing_messages(self, shard: str, left_for_ms: int | None = None) -> list[OutgoingMessage]:
+        arguments = (shard, _OUTGOING_PAGE, "" if left_for_ms is None else left_for_ms)
+        entries = await self._slow_scripts.run_for_shard("read_outgoing", _OUTGOING, *arguments, is_repeatable=False)
+        return [
+            _outgoing(shard, number.decode(), dict(zip(*[iter(fields)] * 2, strict=True))) for number, fields in entries
+        ]
+
+    async def deliver_messages(self, messages: Sequence[OutgoingMessage]) -> None:
+        flat: list[str | bytes | int] = []
+        for _, job, (name, own, payload, kind) in messages:
+            flat += (address_of(job), name, own, int(kind), payload)
+        self._scripts.tell_woken(await self._scripts.run_for_shard("deliver_messages", "inboxes", *flat))
+
+    async def forget_outgoing(self, shard: str, messages: Sequence[OutgoingMessage]) -> None:
+        numbers = (str(message.number) for message in messages)
+        await self._slow_scripts.run_for_shard("forget_outgoing", _OUTGOING, shard, *numbers)
+
+    def _notify_outgoing(self, shards: Collection[str]) -> None:
+        self.on_outgoing(shards)
 
 
 def _messages(first: int, page: Iterable[bytes | list[bytes]]) -> Iterator[ReceivedMessage]:
@@ -111,31 +157,6 @@ def _messages(first: int, page: Iterable[bytes | list[bytes]]) -> Iterator[Recei
             new = [ReceivedMessage(number, message_id.decode(), payload, int(stored[:1]))]
         yield from new
         number += len(new)
-
-
-async def children_to_cancel(
-    scripts: ScriptRunner, parents: Sequence[JobDescriptor], limit: int
-) -> list[JobDescriptor]:
-    """Return up to ``limit`` jobs that have to be cancelled with these parents."""
-    by_queue: defaultdict[str, list[JobDescriptor]] = defaultdict(list)
-    distant: list[str] = []
-    for parent in parents:
-        if parent.shard == scripts.name:
-            by_queue[parent.queue].append(parent)
-        else:
-            distant.append(address_seen_from(scripts.name, parent))
-    found: list[JobDescriptor] = []
-    for start in range(0, len(distant), PAGE_JOBS):
-        page = pack(distant[start : start + PAGE_JOBS])
-        run = partial(scripts.run_for_shard, "distant_children", "children", page, limit - len(found))
-        found += await _found_by(run, scripts.name)
-    for queue, some in by_queue.items():
-        with suppress(QueueNotFound):
-            for start in range(0, len(some), PAGE_JOBS):
-                page = pack_ids(some[start : start + PAGE_JOBS])
-                run = partial(scripts.run, "open_children", queue, page, limit - len(found), *_LINKED)
-                found += await _found_by(run, scripts.name)
-    return found
 
 
 async def _found_by(run: Callable[[], Awaitable[Any]], shard: str) -> list[JobDescriptor]:
@@ -163,44 +184,7 @@ async def drop_leftovers(scripts: ScriptRunner) -> None:
                 break
 
 
-async def message_ids(scripts: ScriptRunner, jobs: Sequence[JobDescriptor], name: str) -> set[str]:
-    """Return the ids of all messages of a name that any of these jobs has."""
-    reads = (read(scripts, job, name, after=0, limit=_MOST_IDS, max_bytes=MAX_ANSWER_BYTES) for job in jobs)
-    return {message.id for found in await asyncio.gather(*reads) for message in found}
-
-
-async def outgoing_shards(scripts: ScriptRunner) -> set[str]:
-    """Return the other shards for which there are messages."""
-    return {shard.decode() for shard in await scripts.command("SMEMBERS", scripts.shard_key(_OUTGOING))}
-
-
-async def read_outgoing(scripts: ScriptRunner, shard: str, left_for_ms: int | None) -> list[OutgoingMessage]:
-    """Return a page of the messages for another shard, the oldest first.
-
-    Without ``left_for_ms``, only messages that no call has returned so far; with it, all that are that old.
-    """
-    age = "" if left_for_ms is None else left_for_ms
-    entries = await scripts.run_for_shard("read_outgoing", _OUTGOING, shard, _OUTGOING_PAGE, age, is_repeatable=False)
-    return [
-        _outgoing(shard, number.decode(), dict(zip(*[iter(fields)] * 2, strict=True))) for number, fields in entries
-    ]
-
-
 def _outgoing(shard: str, number: str, fields: dict[bytes, bytes]) -> OutgoingMessage:
     name, own, kind = (fields[field].decode() for field in (b"name", b"id", b"kind"))
     message = Message(name, own, fields[b"payload"], int(kind))
     return OutgoingMessage(number, _job(shard, fields[b"job"]), message)
-
-
-async def deliver(scripts: ScriptRunner, messages: Sequence[OutgoingMessage]) -> None:
-    """Store messages from another shard."""
-    flat: list[str | bytes | int] = []
-    for _, job, (name, own, payload, kind) in messages:
-        flat += (address_of(job), name, own, int(kind), payload)
-    scripts.tell_woken(await scripts.run_for_shard("deliver_messages", "inboxes", *flat))
-
-
-async def forget_outgoing(scripts: ScriptRunner, shard: str, messages: Sequence[OutgoingMessage]) -> None:
-    """Delete messages for another shard that has received them."""
-    numbers = (str(message.number) for message in messages)
-    await scripts.run_for_shard("forget_outgoing", _OUTGOING, shard, *numbers)

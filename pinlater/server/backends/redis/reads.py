@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 
 from pinlater.errors import QueueNotFound
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.body_walk import BodyWalk, SearchedJob
 from pinlater.server.backends.records import ALL_PRIORITIES, JobFilter
+from pinlater.server.backends.redis import failure_groups
 from pinlater.server.backends.redis.lifecycle import pack, pack_ids
+from pinlater.server.backends.redis.queues import RedisQueues
 from pinlater.server.backends.redis.records import KINDS, StoredJob, parse_job
-from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner
+from pinlater.server.backends.redis.script_calls import ALL_QUEUES, PAGE_JOBS, ScriptRunner
 from pinlater.server.backends.sharded import DuePriorities
-
-PAGE_JOBS = 500
-"""Most jobs that one script reads or changes."""
 
 _ANY_CLAIMED = JobFilter(IN_PROGRESS)
 
@@ -74,27 +74,106 @@ class RedisSearch(NamedTuple):
         return {None: "", True: "future", False: "due"}[self.which.is_future]
 
 
-async def lookup(
-    scripts: ScriptRunner, jobs: Sequence[JobDescriptor], body_bytes: int, *, include_result: bool
-) -> list[JobRecord | None]:
-    """Return the records of jobs with up to ``body_bytes`` of their bodies; None for jobs that do not exist."""
-    page_size = _LOOKUP_BODIES if body_bytes or include_result else PAGE_JOBS
-    options = [str(body_bytes), "1" if include_result else ""]
-    places: defaultdict[str, list[int]] = defaultdict(list)
-    for place, job in enumerate(jobs):
-        places[job.queue].append(place)
-    records: list[JobRecord | None] = [None] * len(jobs)
+class RedisReads:
+    """The part of a shard that reads jobs."""
 
-    async def of_queue(queue: str, own: Sequence[int]) -> None:
-        with suppress(QueueNotFound):
-            for start in range(0, len(own), page_size):
-                page = own[start : start + page_size]
-                found = await _lookup_page(scripts, queue, [jobs[place] for place in page], options)
-                for place, record in zip(page, found, strict=True):
-                    records[place] = record
+    _slow_scripts: ScriptRunner
+    _scripts: ScriptRunner
+    _levels: int
+    _count_limit: int
+    _regex_seconds: float
+    _queues: RedisQueues
 
-    await asyncio.gather(*(of_queue(queue, own) for queue, own in places.items()))
-    return records
+    async def queue_names(self) -> set[str]:
+        return {*await self._queues.settings()}
+
+    async def lookup_jobs(
+        self, jobs: Sequence[JobDescriptor], *, body_bytes: int = 0, include_result: bool = False
+    ) -> list[JobRecord | None]:
+        page_size = _LOOKUP_BODIES if body_bytes or include_result else PAGE_JOBS
+        options = [str(body_bytes), "1" if include_result else ""]
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for place, job in enumerate(jobs):
+            places[job.queue].append(place)
+        records: list[JobRecord | None] = [None] * len(jobs)
+
+        async def of_queue(queue: str, own: Sequence[int]) -> None:
+            with suppress(QueueNotFound):
+                for start in range(0, len(own), page_size):
+                    page = own[start : start + page_size]
+                    found = await _lookup_page(self._slow_scripts, queue, [jobs[place] for place in page], options)
+                    for place, record in zip(page, found, strict=True):
+                        records[place] = record
+
+        await asyncio.gather(*(of_queue(queue, own) for queue, own in places.items()))
+        return records
+
+    async def count_jobs(self, queue: str, which: JobFilter) -> int:
+        search = await self._search(queue, which)
+        if search.pattern is None and which.state != IN_PROGRESS:
+            return await _count_unclaimed(self._slow_scripts, search, self._count_limit)
+        if which == _ANY_CLAIMED:
+            return min(await self.count_running(queue), self._count_limit * self._levels)
+        total = 0
+        for priority in search.priorities:
+            found = _matching(self._slow_scripts, search, priority, self._count_limit)
+            total += len([job async for job in found])
+        return total
+
+    async def count_running(self, queue: str) -> int:
+        return int(await self._slow_scripts.run("count_claimed", queue))
+
+    async def oldest_due_ms(self, queue: str) -> int | None:
+        due: list[bytes] = await self._slow_scripts.run("oldest_due", queue, 1, self._levels)
+        return min((int(time_ms) for time_ms in due), default=None)
+
+    async def states_in_use(self) -> dict[str, set[int]]:
+        queues = sorted(await self.queue_names())
+        found: dict[str, set[int]] = {}
+        for start in range(0, len(queues), _QUEUES_PAGE):
+            names = queues[start : start + _QUEUES_PAGE]
+            rows = await self._slow_scripts.run_for_shard("states_in_use", ALL_QUEUES, self._levels, *names)
+            found |= {name: set(states) for name, states in zip(names, rows, strict=True) if states is not None}
+        return found
+
+    async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
+        return {queue: due.first_due_ms for queue, due in (await self.due_priorities(queues)).items()}
+
+    async def due_priorities(self, queues: Sequence[str]) -> dict[str, DuePriorities]:
+        scripts = self._scripts if len(queues) == 1 else self._slow_scripts
+        found: dict[str, DuePriorities] = {}
+        for start in range(0, len(queues), _QUEUES_PAGE):
+            names = queues[start : start + _QUEUES_PAGE]
+            now, *dues = await scripts.run_for_shard("first_due", ALL_QUEUES, self._levels, *names)
+            for name, times in zip(names, dues, strict=True):
+                if times is not None:
+                    found[name] = DuePriorities.at(int(now), [int(due_ms) if due_ms else None for due_ms in times])
+        return found
+
+    async def scan_jobs(
+        self, queue: str, which: JobFilter, limit: int, position: Position | None, *, oldest_first: bool = False
+    ) -> RecordPage:
+        scripts, search = self._slow_scripts, (await self._search(queue, which))._replace(is_oldest_first=oldest_first)
+        if which.key is not None:
+            return await _scan_key(scripts, search, which.key, limit, position)
+        if search.pattern is not None and limit:
+            walk: BodyWalk[StoredJob] = BodyWalk(search.pattern, search.priorities, limit, position, oldest_first)
+            return await _walk_bodies(scripts, search, walk)
+        found = [
+            job
+            for priority in search.priorities
+            async for job in _matching(scripts, search, priority, limit + 1, position)
+        ]
+        found.sort(key=_rank, reverse=not oldest_first)
+        return _first(found, limit)
+
+    async def failure_groups(self, queues: Sequence[str], limit: int) -> list[FailureGroup]:
+        return await failure_groups.read(self._slow_scripts, queues, limit)
+
+    async def _search(self, queue: str, which: JobFilter) -> RedisSearch:
+        regex = which.body_regex
+        pattern = await asyncio.to_thread(BodyPattern, regex, self._regex_seconds) if regex else None
+        return RedisSearch(queue, which, self._levels, pattern)
 
 
 async def _lookup_page(
@@ -114,24 +193,6 @@ def _matching_record(head: str, job: JobDescriptor, row: Sequence[bytes | None])
     return found.record._replace(body=body, result=result) if found.priority == job.priority else None
 
 
-async def count(scripts: ScriptRunner, search: RedisSearch, cap: int) -> int:
-    """Return how many jobs match, at most ``cap`` per priority."""
-    if search.pattern is None and search.which.state != IN_PROGRESS:
-        return await _count_unclaimed(scripts, search, cap)
-    if search.which == _ANY_CLAIMED:
-        return min(await count_running(scripts, search.queue), cap * search.levels)
-    total = 0
-    for priority in search.priorities:
-        total += len([found async for found in matching(scripts, search, priority, cap)])
-    return total
-
-
-async def count_running(scripts: ScriptRunner, queue: str) -> int:
-    """Return how many jobs of a queue run."""
-    running: int = await scripts.run("count_claimed", queue)
-    return running
-
-
 async def _count_unclaimed(scripts: ScriptRunner, search: RedisSearch, cap: int) -> int:
     async def levels(some: RedisSearch) -> list[int]:
         first, last = some.priorities[0], some.priorities[-1]
@@ -142,49 +203,6 @@ async def _count_unclaimed(scripts: ScriptRunner, search: RedisSearch, cap: int)
     skipped = await levels(failed) if search.which.skips_retrying else [0] * len(search.priorities)
     counted = await levels(search)
     return sum(min(max(number - some, 0), cap) for number, some in zip(counted, skipped, strict=True))
-
-
-async def oldest_due(scripts: ScriptRunner, search: RedisSearch) -> int | None:
-    """Return when the oldest due job fell due; None: no job is due."""
-    first, last = search.priorities[0], search.priorities[-1]
-    due: list[bytes] = await scripts.run("oldest_due", search.queue, first, last)
-    return min((int(time_ms) for time_ms in due), default=None)
-
-
-async def states_in_use(scripts: ScriptRunner, queues: Sequence[str], levels: int) -> dict[str, set[int]]:
-    """Return in which states each of the queues has jobs; leave out queues that do not exist."""
-    found: dict[str, set[int]] = {}
-    for start in range(0, len(queues), _QUEUES_PAGE):
-        names = queues[start : start + _QUEUES_PAGE]
-        rows = await scripts.run_for_shard("states_in_use", ALL_QUEUES, levels, *names)
-        found |= {name: set(states) for name, states in zip(names, rows, strict=True) if states is not None}
-    return found
-
-
-async def due_priorities(scripts: ScriptRunner, queues: Sequence[str], levels: int) -> dict[str, DuePriorities]:
-    """Return which priorities of queues have due jobs, and when the next job falls due."""
-    found: dict[str, DuePriorities] = {}
-    for start in range(0, len(queues), _QUEUES_PAGE):
-        names = queues[start : start + _QUEUES_PAGE]
-        now, *dues = await scripts.run_for_shard("first_due", ALL_QUEUES, levels, *names)
-        for name, times in zip(names, dues, strict=True):
-            if times is not None:
-                found[name] = DuePriorities.at(int(now), [int(due_ms) if due_ms else None for due_ms in times])
-    return found
-
-
-async def scan(scripts: ScriptRunner, search: RedisSearch, limit: int, position: Position | None) -> RecordPage:
-    """Return the next page of matching jobs, in the order of the search, without their bodies."""
-    if search.which.key is not None:
-        return await _scan_key(scripts, search, search.which.key, limit, position)
-    if search.pattern is not None and limit:
-        order = search.is_oldest_first
-        return await _walk_bodies(scripts, search, BodyWalk(search.pattern, search.priorities, limit, position, order))
-    found = [
-        job for priority in search.priorities async for job in matching(scripts, search, priority, limit + 1, position)
-    ]
-    found.sort(key=lambda job: job.rank, reverse=not search.is_oldest_first)
-    return _first(found, limit)
 
 
 def _first(found: list[StoredJob], limit: int) -> RecordPage:
@@ -227,7 +245,7 @@ def _position(job: StoredJob) -> Position:
     return Position(job.record.run_after_ms, job.local_id)
 
 
-async def matching(
+async def _matching(
     scripts: ScriptRunner, search: RedisSearch, priority: int, limit: int, position: Position | None = None
 ) -> AsyncIterator[StoredJob]:
     """Yield up to ``limit`` matching jobs of one priority, in the order of the search."""

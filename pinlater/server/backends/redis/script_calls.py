@@ -32,6 +32,9 @@ PREFIX = "pinlater:"
 ALL_QUEUES = "queues"
 """Name of the set of queue names, and of the key for scripts about several queues."""
 
+PAGE_JOBS = 500
+"""Most jobs that one script reads or changes."""
+
 _WRONG_SERVER = (ReadOnlyError, MasterDownError, ClusterDownError, MovedError, NoPermissionError)
 """Errors of a server that is not, or no longer, the master of the shard. Nothing was changed."""
 

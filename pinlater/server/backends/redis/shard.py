@@ -10,47 +10,39 @@ from contextlib import suppress
 from redis.exceptions import ResponseError
 
 from pinlater.errors import ShardConnectionFailed, UnknownError
-from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
-from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.jobs import JobRecord, NewJob
+from pinlater.model.attempts import DequeuedJob
+from pinlater.model.jobs import NewJob
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
-    Cancelled,
     Claim,
-    Collected,
     CommitStats,
     Dequeued,
-    Expired,
-    JobFilter,
-    KeptReport,
     Once,
-    Settled,
     StoreSize,
 )
-from pinlater.server.backends.redis import failure_groups, import_jobs, lifecycle, maintenance, messages, reports
+from pinlater.server.backends.redis import lifecycle
 from pinlater.server.backends.redis.channel_network import ServerChannels, ShardChannel
 from pinlater.server.backends.redis.connection import SharedConnection
 from pinlater.server.backends.redis.due_index import DueIndex
 from pinlater.server.backends.redis.durability import DurabilityCheck
 from pinlater.server.backends.redis.endpoint import RedisEndpoint
 from pinlater.server.backends.redis.handshake import handshake
+from pinlater.server.backends.redis.lifecycle import RedisLifecycle
+from pinlater.server.backends.redis.maintenance import RedisMaintenance
+from pinlater.server.backends.redis.messages import RedisMessages
 from pinlater.server.backends.redis.orphaned_claims import RedisOrphanedClaims
 from pinlater.server.backends.redis.queues import RedisQueues
+from pinlater.server.backends.redis.reports import RedisReports
 from pinlater.server.backends.redis.resp import RespConnection
 from pinlater.server.backends.redis.script_calls import ScriptRunner, Woken
-from pinlater.server.backends.redis.shard_messages import RedisMessages
-from pinlater.server.backends.redis.shard_reads import RedisReads
 from pinlater.server.backends.redis.statistics import RedisStatistics
 from pinlater.server.backends.sharded import (
-    CallResult,
     ClockRecord,
     ShardClock,
     ShardUnreachable,
 )
-from pinlater.server.backends.token_bucket import Tokens
-from pinlater.server.clock import milliseconds_since
 
 _PING_SECONDS = 1.0
 
@@ -61,7 +53,7 @@ _CLOCK_READING_SECONDS = 3600
 """Lifetime of that key, in seconds."""
 
 
-class RedisShard(RedisReads, RedisMessages, RedisStatistics):
+class RedisShard(RedisLifecycle, RedisMaintenance, RedisMessages, RedisReports, RedisStatistics):
     """A shard in one Redis database.
 
     It has two connections: one for the calls of workers and producers, one for calls that may take longer. All keys
@@ -165,13 +157,6 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
     def _steady_now(self) -> str:
         return f"~{self.clock.now_ms()}" if self.clock.is_read else ""
 
-    def _time_at(self, moment: float | None) -> int | str:
-        """Return the time argument of scripts for a moment in ``elapsed_seconds``; None is now."""
-        now, ago_ms = self._slow_scripts.now(), milliseconds_since(moment)
-        if isinstance(now, int):
-            return now - ago_ms
-        return f"~{int(now[1:]) - ago_ms}" if now else now
-
     # Queues
 
     async def create_queue(self, queue: str) -> None:
@@ -188,14 +173,8 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
 
     # Lifecycle
 
-    async def call_result(self, queue: str, key: bytes) -> CallResult | None:
-        return await lifecycle.call_result(self._scripts, queue, key)
-
     async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob], *, once: Once = None) -> list[str]:
         return await lifecycle.enqueue(self._scripts, queue, jobs, once)
-
-    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord], *, once: Once = None) -> list[str]:
-        return await import_jobs.import_jobs(self._slow_scripts, queue, jobs, once)
 
     async def dequeue_jobs(
         self,
@@ -227,47 +206,12 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
             self._orphaned.add(queue, claim)
             raise
 
-    async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
-        return await lifecycle.acquire_tokens(self._scripts, queue, rate, wanted)
-
-    async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
-        return await lifecycle.lock_queue(self._scripts, queue, milliseconds)
-
-    async def unlock_queue(self, queue: str, token: int) -> None:
-        await lifecycle.unlock_queue(self._scripts, queue, token)
-
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[DequeuedJob]:
         shown = await lifecycle.claim(self._slow_scripts, queue, limit, None, max_bytes=max_bytes, levels=self._levels)
         return shown.jobs
 
-    async def ack_dequeued_jobs(
-        self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
-    ) -> Settled:
-        return await lifecycle.ack(self._scripts, queue, succeeded, failed)
-
-    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
-        return await lifecycle.checkpoint(self._scripts, queue, checkpoints)
-
-    async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
-        return await messages.cancel(self._scripts, queue, jobs, status)
-
-    async def finish_cancellation(self, queue: str, jobs: Sequence[JobDescriptor]) -> None:
-        await messages.finish_cancellation(self._scripts, queue, jobs)
-
     async def release_claims(self, queue: str, source: str) -> int:
         return await lifecycle.release(self._slow_scripts, queue, by="source", which=source)
-
-    # Messages: see ``RedisMessages``
-
-    # Reads: see ``RedisReads``
-
-    # Maintenance
-
-    async def retry_failed_jobs(
-        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int, *, once: Once = None
-    ) -> int:
-        request = maintenance.RedisRetry(priority, attempts, run_after_ms, limit, once)
-        return await maintenance.retry_failed(self._slow_scripts, queue, request)
 
     def _notify_released(self, queue: str) -> None:
         """Notify the broker of released jobs, which no call has asked for."""
@@ -281,50 +225,6 @@ class RedisShard(RedisReads, RedisMessages, RedisStatistics):
         for queue, count in counts.items():
             where = {JobLocation(self.name, priority) for name, priority, _ in woken if name == queue}
             self._notifications.on_claimable(queue, count, where)
-
-    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: Once = None) -> int:
-        search = await self._search(queue, which)
-        return await maintenance.delete_matching(self._slow_scripts, search, limit, once)
-
-    async def retry_these_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None, *, once: Once = None
-    ) -> int:
-        return await maintenance.retry_jobs(self._slow_scripts, queue, jobs, attempts, run_after_ms, once=once)
-
-    async def schedule_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: Once = None
-    ) -> int:
-        return await maintenance.schedule_jobs(self._slow_scripts, queue, jobs, run_after_ms, once=once)
-
-    async def delete_these_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: Once = None
-    ) -> int:
-        return await maintenance.delete_jobs(self._slow_scripts, queue, jobs, state, once)
-
-    async def reap_expired(
-        self, limit: int, *, server_age_ms: int, quiet_ms: int, asked_at: float | None = None
-    ) -> list[Expired]:
-        # While the shard was down or refused changes, no claim could be renewed: as after a start of the server, give
-        # their holders time.
-        refusals = (scripts.seconds_since_refusal for scripts in (self._scripts, self._slow_scripts))
-        age_ms = int(min(server_age_ms, 1000 * min(self._slow_connection.seconds_since_failure, *refusals)))
-        grace = maintenance.ExpiryGrace(self._time_at(asked_at), age_ms, quiet_ms)
-        return await maintenance.reap_expired(self._slow_scripts, self._due_index, limit, grace)
-
-    async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
-        return await maintenance.collect_finished(
-            self._slow_scripts, self._due_index, succeeded_ttl_ms, failed_ttl_ms, limit
-        )
-
-    async def forget_results(self, limit: int) -> int:  # noqa: ARG002
-        await messages.drop_leftovers(self._slow_scripts)  # in case a server died while it deleted a queue
-        return await failure_groups.forget(self._slow_scripts, self._due_index, self._levels)
-
-    async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
-        await reports.store_report(self._slow_scripts, worker_id, report, keep_ms)
-
-    async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
-        return await reports.read_reports(self._slow_scripts, max_bytes)
 
     async def close(self) -> None:
         await self._orphaned.close()
