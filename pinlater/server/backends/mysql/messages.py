@@ -15,16 +15,14 @@ from typing import Any, NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import without_wait
-from pinlater.model.messages import Message, MessageWait, ReceivedMessage
+from pinlater.model.messages import Message, MessageWait
 from pinlater.protocol.messages import PENDING
-from pinlater.server.backends.answers import end_of_answer
-from pinlater.server.backends.mysql.connection import MysqlConnection, StatementResult
+from pinlater.server.backends.mysql.connection import StatementResult
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.keys import Keys, QueueKey, let_next_through
-from pinlater.server.backends.mysql.queries import Value, blob, insertions
+from pinlater.server.backends.mysql.queries import blob, insertions
 from pinlater.server.backends.mysql.transaction import MysqlTransaction, Woken
-from pinlater.server.backends.search import Queue
 
 DELETED_AT_ONCE = 10_000
 """A transaction deletes at most about this many messages."""
@@ -201,28 +199,6 @@ async def send_messages(database: Database, batch: CommitBatch[MysqlMessageCall,
             await transaction.run_and_commit()
     are_there = iter(delivered.are_there)
     batch.answer([list(islice(are_there, len(call.incoming))) for call in batch.requests])
-
-
-async def read_messages(
-    database: Database, queue: Queue, job: JobDescriptor, name: str, after: int, *, limit: int, max_bytes: int
-) -> list[ReceivedMessage]:
-    """Return up to ``limit`` messages numbered above ``after`` that fit into ``max_bytes``, but at least one."""
-    bind = database.queries.bind
-    values: dict[str, Value] = {"job": job.local_id, "name": name.encode(), "after": after}
-
-    async def read(connection: MysqlConnection) -> list[ReceivedMessage]:
-        address, sizes = await connection.run(
-            bind("address_of_job", id=job.local_id), bind("message_sizes", limit=limit, **values)
-        )
-        if (job.priority, queue.id) not in address.rows or not sizes.rows:
-            return []
-        end, _ = end_of_answer([size for _, size in sizes.rows], 0, limit, max_bytes)
-        if not end:
-            return []
-        [found] = await connection.run(bind("read_messages", last=sizes.rows[end - 1][0], **values))
-        return [ReceivedMessage(number, message_id.decode(), *rest) for number, message_id, *rest in found.rows]
-
-    return await database.read(read)
 
 
 def waits_text(waits: Iterable[MessageWait]) -> bytes | None:

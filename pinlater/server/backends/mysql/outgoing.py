@@ -10,6 +10,7 @@ from pinlater.model.messages import Message
 from pinlater.server.backends.answers import end_of_answer
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.maintenance_probe import MaintenanceProbe
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.sharded import OutgoingMessage
 
@@ -26,39 +27,41 @@ def leave_ends(transaction: MysqlTransaction, parent: JobDescriptor, ids: Sequen
     transaction.later(transaction.bind("leave_ends", ids=ids, shard=shard, origin=_ORIGIN, now=transaction.now))
 
 
-async def shards(database: Database) -> set[str]:
-    """Return the shards for which there are messages."""
-    return {shard.decode() for (shard,) in await database.rows(database.queries.bind("outgoing_shards"))}
+class MysqlOutgoing:
+    """The part of a shard that hands out messages for other shards."""
 
+    _database: Database
+    _probe: MaintenanceProbe
 
-async def read(database: Database, shard: str, left_for_ms: int | None) -> list[OutgoingMessage]:
-    """Return a page of the messages for a shard: the oldest left by this process, or by any at least that long ago."""
-    bind, name = database.queries.bind, shard.encode()
-    if left_for_ms is None:
-        find = bind("outgoing_sizes", shard=name, limit=_PAGE_MESSAGES, origin=_ORIGIN)
-    else:
-        before = database.now_ms() - left_for_ms
-        find = bind("outgoing_left", shard=name, limit=_PAGE_MESSAGES, before=before)
+    async def outgoing_shards(self) -> set[str]:
+        if (await self._probe.find()).outgoing is None:
+            return set()
+        return {
+            shard.decode() for (shard,) in await self._database.rows(self._database.queries.bind("outgoing_shards"))
+        }
 
-    async def read_page(connection: MysqlConnection) -> list[OutgoingMessage]:
-        [sizes] = await connection.run(find)
-        end, _ = end_of_answer([size for _, size in sizes.rows], 0, _PAGE_MESSAGES, _PAGE_BYTES)
-        if not end:
-            return []
-        [found] = await connection.run(bind("outgoing", ids=[number for number, _ in sizes.rows[:end]]))
-        return [
-            OutgoingMessage(number, JobDescriptor.parse(job.decode()), Message(name.decode(), own.decode(), *rest))
-            for number, job, name, own, *rest in found.rows
-        ]
+    async def outgoing_messages(self, shard: str, left_for_ms: int | None = None) -> list[OutgoingMessage]:
+        bind, name = self._database.queries.bind, shard.encode()
+        if left_for_ms is None:
+            find = bind("outgoing_sizes", shard=name, limit=_PAGE_MESSAGES, origin=_ORIGIN)
+        else:
+            before = self._database.now_ms() - left_for_ms
+            find = bind("outgoing_left", shard=name, limit=_PAGE_MESSAGES, before=before)
 
-    return await database.read(read_page)
+        async def read_page(connection: MysqlConnection) -> list[OutgoingMessage]:
+            [sizes] = await connection.run(find)
+            end, _ = end_of_answer([size for _, size in sizes.rows], 0, _PAGE_MESSAGES, _PAGE_BYTES)
+            if not end:
+                return []
+            [found] = await connection.run(bind("outgoing", ids=[number for number, _ in sizes.rows[:end]]))
+            return [
+                OutgoingMessage(number, JobDescriptor.parse(job.decode()), Message(name.decode(), own.decode(), *rest))
+                for number, job, name, own, *rest in found.rows
+            ]
 
+        return await self._database.read(read_page)
 
-async def forget(database: Database, messages: Sequence[OutgoingMessage]) -> None:
-    """Delete messages that have been delivered."""
-    ids = sorted(int(message.number) for message in messages)
-
-    async def change(transaction: MysqlTransaction) -> None:
-        await transaction.run(transaction.bind("delete_outgoing", ids=ids))
-
-    await database.change(change, is_repeatable=True)
+    async def forget_outgoing(self, shard: str, messages: Sequence[OutgoingMessage]) -> None:  # noqa: ARG002
+        ids = sorted(int(message.number) for message in messages)
+        delete = self._database.queries.bind("delete_outgoing", ids=ids)
+        await self._database.change(lambda transaction: transaction.run(delete), is_repeatable=True)

@@ -1,24 +1,29 @@
-"""Reads of committed jobs: peek, lookup, count, scan."""
+"""Reads of committed jobs, such as peek, lookup, count and scan."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from pinlater.model.attempts import DequeuedJob
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import JobRecord, Position, RecordPage
+from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.body_walk import BodyWalk, SearchedJob
 from pinlater.server.backends.key_turns import job_key
-from pinlater.server.backends.mysql.children import parent_number, parent_of
+from pinlater.server.backends.mysql import failure_groups
+from pinlater.server.backends.mysql.children import parent_of
 from pinlater.server.backends.mysql.claim import SMALL_BODY_BYTES, Candidate, Found, MysqlDequeueCall, share_out
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.messages import read_waits
-from pinlater.server.backends.records import RETRYING_COUNTED, StoreSize
+from pinlater.server.backends.mysql.options import MysqlOptions
+from pinlater.server.backends.mysql.queues import MysqlQueues
+from pinlater.server.backends.records import MAX_ANSWER_BYTES, RETRYING_COUNTED, JobFilter, StoreSize
 from pinlater.server.backends.search import JobSearch, Queue
 from pinlater.server.backends.sharded import DuePriorities
 
@@ -31,49 +36,121 @@ _SMALL_PAGE_BYTES = 100_000
 _QUEUES_PAGE = 500
 
 
-async def peek(database: Database, queue: Queue, limit: int, max_bytes: int) -> list[DequeuedJob]:
-    """Return the jobs that a dequeue would claim."""
-    bind = database.queries.bind
+class MysqlReads:
+    """The part of a shard that reads jobs."""
 
-    async def read(connection: MysqlConnection) -> list[DequeuedJob]:
-        found: list[Candidate] = []
-        for priority, prefix in enumerate(queue.prefixes, 1):
-            left = limit - len(found)
-            values = {"queue": queue.id, "priority": priority, "now": database.now_ms(), "small": SMALL_BODY_BYTES}
-            query = bind("peek_jobs", limit=left, **values)
-            found += [Candidate(prefix, *row) for row in (await connection.run(query))[0].rows]
-        call = MysqlDequeueCall(limit, max_bytes, b"", 0, want_next_due=False, max_running=None)
-        [share] = share_out(Found(found, has_more=False), [call])
-        large = sorted(job.id for job in share.jobs if job.body is None)
-        bodies = dict((await connection.run(bind("job_bodies", ids=large)))[0].rows) if large else {}
-        return [job.claimed(bodies) for job in share.jobs if job.body is not None or job.id in bodies]
+    _database: Database
+    _options: MysqlOptions
+    _queues: MysqlQueues
 
-    return await database.read(read)
+    async def size(self) -> StoreSize:
+        """Return the size of the shard's tables by the database's statistics; the free space is unknown."""
+        [(used,)] = await self._database.rows(self._database.queries.bind("size"))
+        return StoreSize(int(used))
 
+    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[DequeuedJob]:
+        at, bind, now = await self._queues.get(queue), self._database.queries.bind, self._database.now_ms()
 
-async def lookup(
-    database: Database,
-    queues: Mapping[str, Queue],
-    jobs: Sequence[JobDescriptor],
-    body_bytes: int,
-    *,
-    include_result: bool,
-) -> list[JobRecord | None]:
-    """Return the records in the order of ``jobs``, with the first ``body_bytes`` of each body; None: no such job."""
-    ids = sorted({job.local_id for job in jobs if job.queue in queues})
-    page_size = _PAGE_BODIES if body_bytes or include_result else STEP_JOBS
-    values = {"body_bytes": body_bytes, "has_result": include_result}
-    found: dict[int, Any] = {}
+        async def read(connection: MysqlConnection) -> list[DequeuedJob]:
+            found: list[Candidate] = []
+            for priority, prefix in enumerate(at.prefixes, 1):
+                values = {"queue": at.id, "priority": priority, "now": now, "small": SMALL_BODY_BYTES}
+                query = bind("peek_jobs", limit=limit - len(found), **values)
+                found += [Candidate(prefix, *row) for row in (await connection.run(query))[0].rows]
+            call = MysqlDequeueCall(limit, max_bytes, b"", 0, want_next_due=False, max_running=None)
+            [share] = share_out(Found(found, has_more=False), [call])
+            large = sorted(job.id for job in share.jobs if job.body is None)
+            bodies = dict((await connection.run(bind("job_bodies", ids=large)))[0].rows) if large else {}
+            return [job.claimed(bodies) for job in share.jobs if job.body is not None or job.id in bodies]
 
-    async def read(connection: MysqlConnection) -> None:
-        for start in range(0, len(ids), page_size):
-            page = ids[start : start + page_size]
-            [(rows, _, _)] = await connection.run(database.queries.bind("lookup_jobs", ids=page, **values))
-            found.update((row[0], row) for row in rows)
+        return await self._database.read(read)
 
-    if ids:
-        await database.read(read)
-    return [_matching_record(database, queues.get(job.queue), job, found.get(job.local_id)) for job in jobs]
+    async def lookup_jobs(
+        self, jobs: Sequence[JobDescriptor], *, body_bytes: int = 0, include_result: bool = False
+    ) -> list[JobRecord | None]:
+        database, queues = self._database, await self._queues.find([job.queue for job in jobs])
+        ids = sorted({job.local_id for job in jobs if job.queue in queues})
+        page_size = _PAGE_BODIES if body_bytes or include_result else STEP_JOBS
+        values = {"body_bytes": body_bytes, "has_result": include_result}
+        found: dict[int, Any] = {}
+
+        async def read(connection: MysqlConnection) -> None:
+            for start in range(0, len(ids), page_size):
+                page = ids[start : start + page_size]
+                [(rows, _, _)] = await connection.run(database.queries.bind("lookup_jobs", ids=page, **values))
+                found.update((row[0], row) for row in rows)
+
+        if ids:
+            await database.read(read)
+        return [_matching_record(database, queues.get(job.queue), job, found.get(job.local_id)) for job in jobs]
+
+    async def count_jobs(self, queue: str, which: JobFilter) -> int:
+        database, search, cap = self._database, await self._search(queue, which), self._options.count_limit
+        if which.body_regex:
+            return len(await _matching(database, search, cap))
+        if not which.skips_retrying:
+            return sum(await _count_levels(database, search, [cap] * len(search.priorities)))
+        failed = search._replace(which=which._replace(is_retrying=True))
+        retrying = await _count_levels(database, failed, [RETRYING_COUNTED * cap] * len(search.priorities))
+        pending = await _count_levels(database, search, [some + cap for some in retrying])
+        return sum(max(number - some, 0) for number, some in zip(pending, retrying, strict=True))
+
+    async def count_running(self, queue: str) -> int:
+        at = await self._queues.get(queue)
+        [(running,)] = await self._database.rows(self._database.queries.bind("running_jobs", queue=at.id))
+        return int(running)
+
+    async def oldest_due_ms(self, queue: str) -> int | None:
+        search, bind = await self._search(queue, JobFilter(PENDING)), self._database.queries.bind
+        queries = [
+            bind("pending_behind", queue=search.queue.id, priority=priority, start=_BEGIN, skipped=0)
+            for priority in search.priorities
+        ]
+        results = await self._database.read(lambda connection: connection.run(*queries))
+        first = [int(result.rows[0][0]) for result in results if result.rows]
+        return min((due_ms for due_ms in first if due_ms <= search.now), default=None)
+
+    async def states_in_use(self) -> dict[str, set[int]]:
+        rows = await self._database.rows(self._database.queries.bind("states_in_use"))
+        return {name: {state for state, is_used in enumerate(used) if is_used} for name, *used in rows}
+
+    async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
+        return {queue: due.first_due_ms for queue, due in (await self.due_priorities(queues)).items()}
+
+    async def due_priorities(self, queues: Sequence[str]) -> dict[str, DuePriorities]:
+        database, levels = self._database, self._options.priority_levels
+        found: dict[str, list[int | None]] = {}
+        for start in range(0, len(queues), _QUEUES_PAGE):
+            names = [queue.encode() for queue in queues[start : start + _QUEUES_PAGE]]
+            statement = database.queries.bind("first_due", levels=range(1, levels + 1), names=names)
+            for name, priority, due_ms in await database.rows(statement):
+                found.setdefault(name, [None] * levels)[priority - 1] = due_ms
+        now = database.now_ms()
+        return {name: DuePriorities.at(now, dues) for name, dues in found.items()}
+
+    async def scan_jobs(
+        self, queue: str, which: JobFilter, limit: int, position: Position | None, *, oldest_first: bool = False
+    ) -> RecordPage:
+        database, search = self._database, (await self._search(queue, which))._replace(is_oldest_first=oldest_first)
+        pattern = await asyncio.to_thread(search.pattern)
+        if pattern is not None and limit:
+            walk: BodyWalk[Any] = BodyWalk(pattern, search.priorities, limit, position, oldest_first)
+            return await _walk_bodies(database, search, walk)
+        found = [
+            (Position(row[7], row[0]), _record(database, search.queue, row)._replace(body=None))
+            for row in await _matching(database, search, limit + 1, position)
+        ]
+        found.sort(key=lambda entry: entry[0], reverse=not oldest_first)
+        last = found[limit - 1][0] if 0 < limit < len(found) else None
+        return RecordPage([record for _, record in found[:limit]], last)
+
+    async def failure_groups(self, queues: Sequence[str], limit: int) -> list[FailureGroup]:
+        known = await (self._queues.find(queues) if queues else self._queues.all())
+        return await failure_groups.read(self._database, {at.id: at.name for at in known.values()}, limit)
+
+    async def _search(self, queue: str, which: JobFilter) -> JobSearch:
+        at = await self._queues.get(queue)
+        return JobSearch(at, which, self._database.now_ms(), self._options.regex_seconds)
 
 
 def _matching_record(database: Database, queue: Queue | None, job: JobDescriptor, row: Any) -> JobRecord | None:
@@ -107,27 +184,6 @@ def _record(database: Database, queue: Queue, row: Any) -> JobRecord:
     )
 
 
-async def children_to_cancel(database: Database, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-    """Return up to ``limit`` children that have to be cancelled with these parents."""
-    ids = sorted({parent_number(parent, database.shard) for parent in parents})
-    found: list[JobDescriptor] = []
-    for start in range(0, len(ids), STEP_JOBS):
-        some = ids[start : start + STEP_JOBS]
-        query = database.queries.bind("children_to_cancel", parents=some, limit=limit - len(found))
-        rows = await database.rows(query) if len(found) < limit else []
-        found += [JobDescriptor(name, database.shard, priority, local_id) for name, priority, local_id in rows]
-    return found
-
-
-async def message_ids(database: Database, jobs: Sequence[JobDescriptor], name: str) -> set[str]:
-    """Return the ids of all messages with a name that any of these jobs has."""
-    ids, found = sorted({job.local_id for job in jobs}), set[str]()
-    for start in range(0, len(ids), STEP_JOBS):
-        query = database.queries.bind("message_ids", ids=ids[start : start + STEP_JOBS], name=name.encode())
-        found.update(own.decode() for (own,) in await database.rows(query))
-    return found
-
-
 def _kind(search: JobSearch) -> str:
     """Return the kind of search, which is the last part of the names of its statements."""
     if search.which.failure_group is not None:
@@ -144,18 +200,6 @@ def _values(search: JobSearch) -> dict[str, int | bytes | None]:
     return {"queue": search.queue.id, "state": which.state, "failure_group": which.failure_group, "key": key}
 
 
-async def count(database: Database, search: JobSearch, cap: int) -> int:
-    """Return how many jobs match, at most ``cap`` per priority."""
-    if search.which.body_regex:
-        return len(await _matching(database, search, cap))
-    if not search.which.skips_retrying:
-        return sum(await _count_levels(database, search, [cap] * len(search.priorities)))
-    failed = search._replace(which=search.which._replace(is_retrying=True))
-    retrying = await _count_levels(database, failed, [RETRYING_COUNTED * cap] * len(search.priorities))
-    pending = await _count_levels(database, search, [some + cap for some in retrying])
-    return sum(max(number - some, 0) for number, some in zip(pending, retrying, strict=True))
-
-
 async def _count_levels(database: Database, search: JobSearch, caps: Sequence[int]) -> list[int]:
     """Return how many jobs of each priority match, up to its cap."""
     first, last = search.bounds
@@ -165,62 +209,6 @@ async def _count_levels(database: Database, search: JobSearch, caps: Sequence[in
     queries = [database.queries.bind(name, priority=priority, cap=cap, **values) for priority, cap in levels]
     results = await database.read(lambda connection: connection.run(*queries))
     return [int(result.rows[0][0]) for result in results]
-
-
-async def count_running(database: Database, queue: Queue) -> int:
-    """Return how many jobs of a queue run."""
-    [(running,)] = await database.rows(database.queries.bind("running_jobs", queue=queue.id))
-    return int(running)
-
-
-async def size(database: Database) -> StoreSize:
-    """Return the size of the shard's tables by the database's statistics; the free space of its disk is unknown."""
-    [(used,)] = await database.rows(database.queries.bind("size"))
-    return StoreSize(int(used))
-
-
-async def oldest_due(database: Database, search: JobSearch) -> int | None:
-    """Return when the oldest due job fell due; None if no job is due."""
-    queries = [
-        database.queries.bind("pending_behind", queue=search.queue.id, priority=priority, start=_BEGIN, skipped=0)
-        for priority in search.priorities
-    ]
-    results = await database.read(lambda connection: connection.run(*queries))
-    first = [int(result.rows[0][0]) for result in results if result.rows]
-    return min((due_ms for due_ms in first if due_ms <= search.now), default=None)
-
-
-async def due_priorities(database: Database, queues: Sequence[str], levels: int) -> dict[str, DuePriorities]:
-    """Return which priorities of queues have due jobs, and when the next job falls due."""
-    found: dict[str, list[int | None]] = {}
-    for start in range(0, len(queues), _QUEUES_PAGE):
-        names = [queue.encode() for queue in queues[start : start + _QUEUES_PAGE]]
-        statement = database.queries.bind("first_due", levels=range(1, levels + 1), names=names)
-        for name, priority, due_ms in await database.rows(statement):
-            found.setdefault(name, [None] * levels)[priority - 1] = due_ms
-    now = database.now_ms()
-    return {name: DuePriorities.at(now, dues) for name, dues in found.items()}
-
-
-async def states_in_use(database: Database) -> dict[str, set[int]]:
-    """Return the states in which each queue has jobs."""
-    rows = await database.rows(database.queries.bind("states_in_use"))
-    return {name: {state for state, is_used in enumerate(used) if is_used} for name, *used in rows}
-
-
-async def scan(database: Database, search: JobSearch, limit: int, position: Position | None) -> RecordPage:
-    """Return the next page of matching jobs, in the order of the search, without their bodies."""
-    pattern = await asyncio.to_thread(search.pattern)
-    if pattern is not None and limit:
-        order = search.is_oldest_first
-        return await _walk_bodies(database, search, BodyWalk(pattern, search.priorities, limit, position, order))
-    found = [
-        (Position(row[7], row[0]), _record(database, search.queue, row)._replace(body=None))
-        for row in await _matching(database, search, limit + 1, position)
-    ]
-    found.sort(key=lambda entry: entry[0], reverse=not search.is_oldest_first)
-    last = found[limit - 1][0] if 0 < limit < len(found) else None
-    return RecordPage([record for _, record in found[:limit]], last)
 
 
 async def _walk_bodies(database: Database, search: JobSearch, walk: BodyWalk[Any]) -> RecordPage:

@@ -11,24 +11,13 @@ from operator import attrgetter
 from typing import TypeVar
 
 from pinlater.errors import QueueNotFound
-from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
+from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.queues import QueueChange, QueueSettings
-from pinlater.server.backends.batches import change_in_steps
 from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
-from pinlater.server.backends.key_rates import IDLE_MS
 from pinlater.server.backends.listeners import Listener
-from pinlater.server.backends.mysql import (
-    buckets,
-    call_results,
-    failure_groups,
-    listeners,
-    maintenance,
-    queue_locks,
-    reads,
-    reports,
-)
+from pinlater.server.backends.mysql import buckets, call_results, listeners, queue_locks
 from pinlater.server.backends.mysql.ack import MAX_ACKS, MysqlAckCall, ack_jobs
 from pinlater.server.backends.mysql.cancel import cancel_jobs, finish_cancellation
 from pinlater.server.backends.mysql.checkpoint import (
@@ -43,7 +32,7 @@ from pinlater.server.backends.mysql.enqueue import JobInserter
 from pinlater.server.backends.mysql.enqueue_call import MysqlEnqueueCall, enqueue, import_
 from pinlater.server.backends.mysql.errors import NoRoom
 from pinlater.server.backends.mysql.group_commit import GroupCommit
-from pinlater.server.backends.mysql.keys import forget_rates
+from pinlater.server.backends.mysql.maintenance import MysqlMaintenance
 from pinlater.server.backends.mysql.maintenance_probe import MaintenanceProbe
 from pinlater.server.backends.mysql.messages import send_messages
 from pinlater.server.backends.mysql.options import MysqlOptions
@@ -52,33 +41,26 @@ from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.mysql.queue_claims import QueueClaims
 from pinlater.server.backends.mysql.queues import MysqlQueues
+from pinlater.server.backends.mysql.reports import MysqlReports
 from pinlater.server.backends.mysql.shard_messages import MysqlMessages
-from pinlater.server.backends.mysql.shard_reads import MysqlReads
 from pinlater.server.backends.mysql.statistics import MysqlStatistics
 from pinlater.server.backends.mysql.transaction import Woken
-from pinlater.server.backends.mysql.unique_keys import delete_expired_periods
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Cancelled,
     Claim,
-    Collected,
     Dequeued,
-    Expired,
-    JobFilter,
-    KeptReport,
     Once,
     Settled,
-    StoreSize,
 )
 from pinlater.server.backends.search import Queue
 from pinlater.server.backends.sharded import CallResult, ShardFull, ShardPoll
 from pinlater.server.backends.token_bucket import Tokens
-from pinlater.server.clock import milliseconds_since
 
 _T = TypeVar("_T")
 
 
-class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
+class MysqlShard(MysqlMaintenance, MysqlMessages, MysqlReports, MysqlStatistics):
     """A shard in one database.
 
     Args:
@@ -147,9 +129,6 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
 
     async def ping(self) -> None:
         await self._database.rows(self._database.queries.bind("try_to_write"))
-
-    async def size(self) -> StoreSize:
-        return await reads.size(self._database)
 
     async def read_clock(self) -> float:
         return await self._database.read(self._database.read_clock)
@@ -251,10 +230,6 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
     async def unlock_queue(self, queue: str, token: int) -> None:
         await self._with_queue(queue, lambda at: queue_locks.unlock_queue(self._database, at, token))
 
-    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[DequeuedJob]:
-        at = await self._queues.get(queue)
-        return await reads.peek(self._database, at, limit, max_bytes)
-
     async def ack_dequeued_jobs(
         self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
     ) -> Settled:
@@ -285,86 +260,9 @@ class MysqlShard(MysqlReads, MysqlMessages, MysqlStatistics):
         self._claims.restart_scans(at.id)
         return released
 
-    # Reads: see ``MysqlReads``
-
-    # Maintenance
-
-    async def retry_failed_jobs(
-        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int, *, once: Once = None
-    ) -> int:
-        at = await self._queues.get(queue)
-        options = maintenance.RetryOptions(attempts, run_after_ms, once)
-        moved = await maintenance.retry_failed(self._database, at, priority, options, limit)
-        self._claims.restart_scans(at.id)
-        return moved
-
-    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: Once = None) -> int:
-        search = await self._search(queue, which)
-        pattern = await asyncio.to_thread(search.pattern)
-
-        async def delete(ids: Sequence[int], so_far: int) -> int:
-            quota = call_results.ChangeQuota(once, limit, so_far)
-            return await maintenance.delete_ids(self._database, search.queue, which.state, ids, quota)
-
-        found = reads.matching_ids(self._database, search, pattern, limit)
-        return await change_in_steps(found, delete, limit, nothing=[], pattern=pattern)
-
-    async def retry_these_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None, *, once: Once = None
-    ) -> int:
-        at = await self._queues.get(queue)
-        options = maintenance.RetryOptions(attempts, run_after_ms, once)
-        moved = await maintenance.retry_jobs(self._database, at, jobs, options)
-        self._claims.restart_scans(at.id)
-        return moved
-
-    async def schedule_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: Once = None
-    ) -> int:
-        at = await self._queues.get(queue)
-        moved = await maintenance.schedule_jobs(self._database, at, jobs, run_after_ms, once)
-        self._claims.restart_scans(at.id)
-        return moved
-
-    async def delete_these_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: Once = None
-    ) -> int:
-        return await maintenance.delete_jobs(self._database, await self._queues.get(queue), jobs, state, once)
-
-    async def reap_expired(
-        self, limit: int, *, server_age_ms: int, quiet_ms: int, asked_at: float | None = None
-    ) -> list[Expired]:
-        asked_ms = self._database.now_ms() - milliseconds_since(asked_at)
-        if not self._database.is_past((await self._probe.find()).claim_expires):
-            return []
-        with self._database.noting_refusals():
-            return await maintenance.reap_expired(
-                self._database, self._queues, asked_ms, limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms
-            )
-
-    async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
-        work, ttls_ms = await self._probe.find(), (succeeded_ttl_ms, failed_ttl_ms)
-        return await maintenance.collect_finished(self._database, self._queues, work, ttls_ms, limit)
-
-    async def forget_results(self, limit: int) -> int:
-        work, database = await self._probe.find(), self._database
-        results = await call_results.delete_expired(database, limit) if database.is_past(work.result_expires) else 0
-        periods = await delete_expired_periods(database, limit) if database.is_past(work.period_ends) else 0
-        groups = await failure_groups.forget(database, limit) if database.is_past(work.failure_group) else 0
-        rates = 0
-        if work.key_rate is not None and database.is_past(work.key_rate // 1000 + IDLE_MS):
-            rates = await forget_rates(database, limit)
-        return results + periods + groups + rates
-
     async def poll_all(self, within_ms: int) -> ShardPoll:
         """Return the queues whose first job is due, or falls due within ``within_ms``; see ``PolledShard``."""
         return await self._probe.poll(within_ms)
-
-    async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
-        await reports.store_report(self._database, worker_id, report, keep_ms)
-
-    async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
-        return await reports.read_reports(self._database, max_bytes)
 
     async def meet(self, me: Listener, keep_ms: int) -> list[Listener]:
         """Put a server into the list of servers that listen for notifications; return the others."""

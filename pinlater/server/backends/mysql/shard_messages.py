@@ -6,23 +6,26 @@ from collections.abc import Callable, Collection, Sequence
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.messages import Message, ReceivedMessage
-from pinlater.server.backends.mysql import outgoing, reads
+from pinlater.server.backends.answers import end_of_answer
+from pinlater.server.backends.batches import STEP_JOBS
+from pinlater.server.backends.mysql.children import parent_number
+from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import GroupCommit
-from pinlater.server.backends.mysql.maintenance_probe import MaintenanceProbe
-from pinlater.server.backends.mysql.messages import Incoming, MysqlMessageCall, read_messages
+from pinlater.server.backends.mysql.messages import Incoming, MysqlMessageCall
+from pinlater.server.backends.mysql.outgoing import MysqlOutgoing
+from pinlater.server.backends.mysql.queries import Value
 from pinlater.server.backends.mysql.queues import MysqlQueues
 from pinlater.server.backends.records import MAX_ANSWER_BYTES
 from pinlater.server.backends.sharded import OutgoingMessage
 
 
-class MysqlMessages:
+class MysqlMessages(MysqlOutgoing):
     """The part of a shard that handles messages."""
 
     _database: Database
     _queues: MysqlQueues
     _messages: GroupCommit[MysqlMessageCall, list[bool]]
-    _probe: MaintenanceProbe
 
     @property
     def on_outgoing(self) -> Callable[[Collection[str]], None]:
@@ -49,19 +52,37 @@ class MysqlMessages:
         at = (await self._queues.find([job.queue])).get(job.queue)
         if at is None:
             return []
-        return await read_messages(self._database, at, job, name, after, limit=limit, max_bytes=max_bytes)
+        bind = self._database.queries.bind
+        values: dict[str, Value] = {"job": job.local_id, "name": name.encode(), "after": after}
+
+        async def read(connection: MysqlConnection) -> list[ReceivedMessage]:
+            address, sizes = await connection.run(
+                bind("address_of_job", id=job.local_id), bind("message_sizes", limit=limit, **values)
+            )
+            if (job.priority, at.id) not in address.rows or not sizes.rows:
+                return []
+            end, _ = end_of_answer([size for _, size in sizes.rows], 0, limit, max_bytes)
+            if not end:
+                return []
+            [found] = await connection.run(bind("read_messages", last=sizes.rows[end - 1][0], **values))
+            return [ReceivedMessage(number, message_id.decode(), *rest) for number, message_id, *rest in found.rows]
+
+        return await self._database.read(read)
 
     async def message_ids(self, jobs: Sequence[JobDescriptor], name: str) -> set[str]:
-        return await reads.message_ids(self._database, jobs, name)
+        ids, found = sorted({job.local_id for job in jobs}), set[str]()
+        for start in range(0, len(ids), STEP_JOBS):
+            query = self._database.queries.bind("message_ids", ids=ids[start : start + STEP_JOBS], name=name.encode())
+            found.update(own.decode() for (own,) in await self._database.rows(query))
+        return found
 
     async def children_to_cancel(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
-        return await reads.children_to_cancel(self._database, parents, limit)
-
-    async def outgoing_shards(self) -> set[str]:
-        return await outgoing.shards(self._database) if (await self._probe.find()).outgoing is not None else set()
-
-    async def outgoing_messages(self, shard: str, left_for_ms: int | None = None) -> list[OutgoingMessage]:
-        return await outgoing.read(self._database, shard, left_for_ms)
-
-    async def forget_outgoing(self, shard: str, messages: Sequence[OutgoingMessage]) -> None:  # noqa: ARG002
-        await outgoing.forget(self._database, messages)
+        database = self._database
+        ids = sorted({parent_number(parent, database.shard) for parent in parents})
+        found: list[JobDescriptor] = []
+        for start in range(0, len(ids), STEP_JOBS):
+            some = ids[start : start + STEP_JOBS]
+            query = database.queries.bind("children_to_cancel", parents=some, limit=limit - len(found))
+            rows = await database.rows(query) if len(found) < limit else []
+            found += [JobDescriptor(name, database.shard, priority, local_id) for name, priority, local_id in rows]
+        return found
