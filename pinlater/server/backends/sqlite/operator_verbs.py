@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import Position
+from pinlater.server.backends.batches import STEP_JOBS, change_in_steps
+from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.records import Collected, Expired, JobFilter, Once
 from pinlater.server.backends.search import JobSearch, Queue
-from pinlater.server.backends.sqlite import delete_jobs, maintenance
+from pinlater.server.backends.sqlite import maintenance
 from pinlater.server.backends.sqlite.only_shard import OnlyServer, checked
 from pinlater.server.backends.sqlite.readers import Readers
+from pinlater.server.backends.sqlite.reads import PAGE_BODIES, page
 from pinlater.server.backends.sqlite.writer import Writer
 from pinlater.server.backends.store import queue_not_found
 from pinlater.server.clock import milliseconds_since
+
+
+class _DeletionCursor(NamedTuple):
+    """Where the readers continue; ``position`` None is the start of a priority."""
+
+    search: JobSearch
+    pattern: BodyPattern | None
+    priority: int
+    at_once: int
+    position: Position | None = None
 
 
 class OperatorVerbs(OnlyServer):
@@ -45,32 +62,37 @@ class OperatorVerbs(OnlyServer):
         while True:
             moved, is_over = await self._writer.submit(maintenance.retry, request)
             if is_over:
-                return int(moved)
+                return moved
             request = request._replace(so_far=moved)
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: Once = None) -> int:
-        return await delete_jobs.delete(self._readers, self._writer, self._search(queue, which), limit, once)
+        search = self._search(queue, which)
+        pattern = await asyncio.to_thread(search.pattern)
+
+        async def delete(ids: Sequence[int], so_far: int) -> int:
+            request = maintenance.DeleteRequest(search.queue.id, which.state, ids, limit, once, so_far)
+            return await self._writer.submit(maintenance.delete, request)
+
+        found = _found(self._readers, search, pattern, limit)
+        return await change_in_steps(found, delete, limit, nothing=(), pattern=pattern)
 
     async def retry_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None, *, once: Once = None
     ) -> int:
         request = maintenance.RetryTheseRequest(self._named(queue).id, checked(jobs), attempts, run_after_ms, once)
-        moved: int = await self._writer.submit(maintenance.retry_these, request)
-        return moved
+        return await self._writer.submit(maintenance.retry_these, request)
 
     async def schedule_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: Once = None
     ) -> int:
         request = maintenance.ScheduleRequest(self._named(queue).id, checked(jobs), run_after_ms, once)
-        moved: int = await self._writer.submit(maintenance.schedule, request)
-        return moved
+        return await self._writer.submit(maintenance.schedule, request)
 
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: Once = None
     ) -> int:
         request = maintenance.DeleteTheseRequest(self._named(queue).id, checked(jobs), state, once)
-        deleted: int = await self._writer.submit(maintenance.delete_these, request)
-        return deleted
+        return await self._writer.submit(maintenance.delete_these, request)
 
     async def reap_expired(
         self, limit: int, *, server_age_ms: int, quiet_ms: int, asked_at: float | None = None
@@ -91,3 +113,24 @@ class OperatorVerbs(OnlyServer):
             for queue_id, succeeded, failed in collected
             if queue_id in names
         ]
+
+
+async def _found(
+    readers: Readers, search: JobSearch, pattern: BodyPattern | None, limit: int
+) -> AsyncIterator[Sequence[int]]:
+    """Yield ids of jobs that match, some at a time."""
+    at_once = PAGE_BODIES if pattern else min(limit, STEP_JOBS)
+    for priority in search.priorities if at_once else ():
+        walk: _DeletionCursor | None = _DeletionCursor(search, pattern, priority, at_once)
+        while walk is not None:
+            ids, walk = await readers.run(_look, walk)
+            if ids:
+                yield ids
+
+
+def _look(connection: sqlite3.Connection, walk: _DeletionCursor) -> tuple[list[int], _DeletionCursor | None]:
+    """Return the ids of the matching jobs among the next ones, and where to continue; None at the end."""
+    search, pattern, priority, at_once, position = walk
+    rows = page(connection, search, priority, at_once, position)
+    ids = [row[0] for row in rows if pattern is None or pattern.matches(row[10])]
+    return ids, None if len(rows) < at_once else walk._replace(position=Position(rows[-1][7], rows[-1][0]))

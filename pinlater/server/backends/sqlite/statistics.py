@@ -40,8 +40,7 @@ class SqliteStatistics:
         return await self._readers.run(read, which, limit)
 
     async def forget_statistics(self, limit: int) -> int:
-        forgotten: int = await self._writer.submit(forget, limit)
-        return forgotten
+        return await self._writer.submit(forget, limit)
 
 
 def add(transaction: SqliteTransaction, requests: Sequence[Entries]) -> list[None]:

@@ -272,8 +272,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         request = SqliteClaimRequest(
             at.id, at.prefixes, limit, max_bytes, claim.descriptor, claim.lease_ms, want_next_due, max_running
         )
-        dequeued: Dequeued = await self._writer.submit(claim_jobs, request)
-        return dequeued
+        return await self._writer.submit(claim_jobs, request)
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[DequeuedJob]:
         return await self._readers.run(reads.peek, self._named(queue), self._now_ms(), limit, max_bytes)
@@ -285,7 +284,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         foreign = [ack.job for ack in (*succeeded, *failed) if ack.job.shard != SHARD]
         if foreign:  # the call fails, but only after the other acks were carried out
             succeeded, failed = ours(succeeded), ours(failed)
-        acked: Settled = await self._writer.submit(ack_jobs, SqliteAckRequest(at.id, succeeded, failed))
+        acked = await self._writer.submit(ack_jobs, SqliteAckRequest(at.id, succeeded, failed))
         if foreign:
             check_shard(foreign[0])
         return acked
@@ -295,23 +294,20 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         for item in checkpoints:
             check_shard(item.job)
         try:
-            result: Settled = await self._writer.submit(checkpoint, SqliteCheckpointRequest(at.id, checkpoints))
+            return await self._writer.submit(checkpoint, SqliteCheckpointRequest(at.id, checkpoints))
         except UnknownError:
             self._renewals_failed_at = time.monotonic()
             raise
-        return result
 
     async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
         request = CancelRequest(self._named(queue).id, checked(jobs), status)
-        cancelled: Cancelled = await self._writer.submit(cancel, request)
-        return cancelled
+        return await self._writer.submit(cancel, request)
 
     async def finish_cancellation(self, queue: str, jobs: Sequence[JobDescriptor]) -> None:
         await self._writer.submit(finish_cancellation, FinishRequest(self._named(queue).id, checked(jobs)))
 
     async def release_claims(self, queue: str, source: str) -> int:
-        released: int = await self._writer.submit(release, ReleaseRequest(self._named(queue).id, source))
-        return released
+        return await self._writer.submit(release, ReleaseRequest(self._named(queue).id, source))
 
     # Messages
 
@@ -320,8 +316,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         if at is None:
             return False
         check_shard(job)
-        is_stored: bool = await self._writer.submit(send, SendRequest(at.id, job.priority, job.local_id, message))
-        return is_stored
+        return await self._writer.submit(send, SendRequest(at.id, job.priority, job.local_id, message))
 
     async def read_messages(
         self, job: JobDescriptor, name: str, after: int, limit: int, max_bytes: int = MAX_ANSWER_BYTES

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pinlater.errors import ServiceError, UnknownError
 from pinlater.server.backends.records import CommitStats, Dequeued
@@ -40,6 +40,9 @@ Woken = Mapping[tuple[int, int], int]
 
 Verb = Callable[[SqliteTransaction, Sequence[Any]], Sequence[Any]]
 """Carries out all requests of one kind in a transaction; returns a result for each."""
+
+_Request = TypeVar("_Request")
+_Reply = TypeVar("_Reply")
 
 MAX_REQUESTS = 2000
 """Most requests in one transaction, so that no caller waits for too many others."""
@@ -114,9 +117,13 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name="sqlite-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, verb: Verb, request: Any) -> asyncio.Future[Any]:
+    def submit(
+        self,
+        verb: Callable[[SqliteTransaction, Sequence[_Request]], Sequence[_Reply | BaseException]],
+        request: _Request,
+    ) -> asyncio.Future[_Reply]:
         """Submit a request; return a future of its result, which is done once the change is committed."""
-        future = self._loop.create_future()
+        future: asyncio.Future[_Reply] = self._loop.create_future()
         if not self._pending:
             # In the next turn of the loop, so that all requests of this turn go into one transaction.
             self._loop.call_soon(self._hand_over)
