@@ -85,33 +85,27 @@ __all__ = [
     "timed",
 ]
 
-_LATER = {
-    "AsyncClient": "pinlater.client",
-    "Backoff": "pinlater.model.backoff",
-    "Client": "pinlater.client",
-    "Constant": "pinlater.model.backoff",
-    "Exponential": "pinlater.model.backoff",
-    "Job": "pinlater.jobs.job",
-    "JobContext": "pinlater.jobs.context",
-    "JobHandle": "pinlater.client",
-    "JobState": "pinlater.model.state",
-    "Linear": "pinlater.model.backoff",
-    "Middleware": "pinlater.jobs.middleware",
-    "RawJob": "pinlater.jobs.job",
-    "TlsFiles": "pinlater.client",
-    "retrying": "pinlater.jobs.retrying",
-    "timed": "pinlater.jobs.retrying",
+_MODULES = {
+    "client": "AsyncClient Client JobHandle TlsFiles",
+    "jobs.context": "JobContext",
+    "jobs.job": "Job RawJob",
+    "jobs.middleware": "Middleware",
+    "jobs.retrying": "retrying timed",
+    "model.backoff": "Backoff Constant Exponential Linear",
+    "model.state": "JobState",
 }
-"""Name -> module that defines it."""
+"""Module within ``pinlater`` -> the names that are imported from it on first use."""
+
+_HOMES = {name: f"pinlater.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 
 if not TYPE_CHECKING:  # type checkers would take any name as one of this module
 
     def __getattr__(name: str) -> Any:
         """Import a name on first use: modules of job classes need no Thrift, and servers and most commands no jobs."""
-        if name not in _LATER:
+        if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(_LATER[name]), name)
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
         return value
 
 

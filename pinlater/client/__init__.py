@@ -28,43 +28,31 @@ if TYPE_CHECKING:
     from pinlater.model.unique import UniqueRule
     from pinlater.model.workers import JobClass, QueueLoad, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 
-_HOMES = {
-    "Ack": "records",
-    "Acks": "records",
-    "Address": "address",
-    "AsyncClient": "async_client",
-    "AsyncJobHandle": "async_handle",
-    "Batch": "base_client",
-    "BatchOutcome": "base_client",
-    "Checkpoint": "records",
-    "ClaimedJob": "records",
-    "Client": "client",
-    "Connection": "connection",
-    "EnqueueManyOptions": "jobs",
-    "EnqueueOptions": "jobs",
-    "FairScan": "fair_scan",
-    "JobClass": "records",
-    "JobHandle": "handle",
-    "JobInfo": "records",
-    "JobKey": "records",
-    "Move": "moving",
-    "NewJob": "records",
-    "UniqueRule": "records",
-    "Page": "records",
-    "PeriodicJob": "periodic",
-    "PeriodicJobs": "periodic",
-    "QueueLoad": "records",
-    "QueueSettings": "records",
-    "RunningJob": "records",
-    "ServerSet": "servers",
-    "Spread": "records",
-    "Statistics": "records",
-    "StatisticsKind": "records",
-    "TlsFiles": "tls",
-    "UnknownJobs": "records",
-    "WorkerProcess": "records",
-    "WorkerReport": "records",
+_MODULES = {
+    "client.address": "Address",
+    "client.async_client": "AsyncClient",
+    "client.async_handle": "AsyncJobHandle",
+    "client.client": "Client",
+    "client.connection": "Connection",
+    "client.fair_scan": "FairScan",
+    "client.handle": "JobHandle",
+    "client.moving": "Move",
+    "client.periodic": "PeriodicJob PeriodicJobs",
+    "client.servers": "ServerSet",
+    "client.tls": "TlsFiles",
+    "jobs.batch": "Batch BatchOutcome",
+    "jobs.enqueue_options": "EnqueueManyOptions EnqueueOptions",
+    "model.attempts": "Ack Acks Checkpoint ClaimedJob",
+    "model.jobs": "JobInfo NewJob Page",
+    "model.keys": "JobKey",
+    "model.queues": "QueueSettings",
+    "model.statistics": "Spread Statistics StatisticsKind",
+    "model.unique": "UniqueRule",
+    "model.workers": "JobClass QueueLoad RunningJob UnknownJobs WorkerProcess WorkerReport",
 }
+"""Module within ``pinlater`` -> the names from it."""
+
+_HOMES = {name: f"pinlater.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "Ack",
@@ -110,4 +98,4 @@ if not TYPE_CHECKING:  # type checkers would take any name as one of this module
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(import_module(_HOMES[name]), name)
