@@ -43,7 +43,7 @@ METHODS = frozenset(_FIELDS)
 @cache
 def arguments_of(method: str) -> Any:
     """Return the class of a method's argument struct."""
-    return arguments_struct(method, _FIELDS[method][0])
+    return arguments_struct(method, {"context": (STRUCT, RequestContext), **_FIELDS[method][0]})
 
 
 @cache
@@ -89,11 +89,12 @@ def _declared(number: int, spec: tuple[Any, ...], defaults: dict[str, Any]) -> s
 def _calls(service: Any) -> Iterator[str]:
     yield "_FIELDS: dict[str, tuple[dict[str, WireType], WireType | None]] = {"
     for method in service.thrift_services:
-        wanted = [f'"{name}": {_wire(*kind)}' for name, kind in _fields(getattr(service, f"{method}_args"))]
+        _, *others = _fields(getattr(service, f"{method}_args"))  # the first is always the context
+        wanted = [f'"{name}": {_wire(*kind)}' for name, kind in others]
         success = [_wire(*kind) for name, kind in _fields(getattr(service, f"{method}_result")) if name == "success"]
         success = success or ["None"]
         yield f'    "{method}": ({{{", ".join(wanted)}}}, {success[0]}),'
-    yield '}\n"""Call -> arguments, and what it returns."""'
+    yield '}\n"""Call -> arguments after the context, and what it returns."""'
 
 
 def _fields(kind: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:

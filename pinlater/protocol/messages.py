@@ -463,76 +463,37 @@ class PinLaterException(ErrorPayload):
 
 
 _FIELDS: dict[str, tuple[dict[str, WireType], WireType | None]] = {
-    "createQueue": ({"context": (STRUCT, RequestContext), "name": STRING}, None),
-    "deleteQueue": ({"context": (STRUCT, RequestContext), "name": STRING, "password": STRING}, None),
-    "enqueueJobs": (
-        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterEnqueueRequest)},
-        (STRUCT, PinLaterEnqueueResponse),
-    ),
-    "dequeueJobs": (
-        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterDequeueRequest)},
-        (STRUCT, PinLaterDequeueResponse),
-    ),
-    "ackDequeuedJobs": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterJobAckRequest)}, None),
-    "checkpointJobs": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterCheckpointJobsRequest)}, None),
-    "checkpointAndKeep": (
-        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterCheckpointJobsRequest)},
-        None,
-    ),
-    "lookupJobs": (
-        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterLookupJobRequest)},
-        (MAP, (STRING, (STRUCT, PinLaterJobInfo))),
-    ),
-    "getJobCount": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterGetJobCountRequest)}, I32),
-    "getQueueNames": ({"context": (STRUCT, RequestContext)}, (SET, STRING)),
-    "scanJobs": (
-        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterScanJobsRequest)},
-        (STRUCT, PinLaterScanJobsResponse),
-    ),
-    "retryFailedJobs": (
-        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterRetryFailedJobsRequest)},
-        I32,
-    ),
-    "deleteJobs": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterDeleteJobsRequest)}, I32),
-    "runJobsNow": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterRunJobsNowRequest)}, I32),
-    "scheduleJobs": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterScheduleJobsRequest)}, I32),
-    "cancelJobs": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterCancelJobsRequest)}, I32),
-    "sendMessage": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterSendMessageRequest)}, BOOL),
-    "readMessages": (
-        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterReadMessagesRequest)},
-        (LIST, (STRUCT, PinLaterMessage)),
-    ),
-    "getCancelledJobs": (
-        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterCancelledJobsRequest)},
-        (STRUCT, PinLaterCancelledJobs),
-    ),
-    "releaseClaims": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterReleaseClaimsRequest)}, I32),
-    "importJobs": (
-        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterImportJobsRequest)},
-        (STRUCT, PinLaterEnqueueResponse),
-    ),
-    "getQueueSettings": ({"context": (STRUCT, RequestContext)}, (MAP, (STRING, (STRUCT, PinLaterQueueSettings)))),
-    "changeQueueSettings": (
-        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterChangeQueueSettingsRequest)},
-        None,
-    ),
-    "reportWorker": ({"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterReportWorkerRequest)}, None),
-    "getWorkers": ({"context": (STRUCT, RequestContext)}, (LIST, (STRUCT, PinLaterWorker))),
-    "keepsResults": ({"context": (STRUCT, RequestContext)}, None),
-    "getFailureGroups": (
-        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterFailureGroupsRequest)},
-        (LIST, (STRUCT, PinLaterFailureGroup)),
-    ),
-    "getOldestDueTimestamps": (
-        {"context": (STRUCT, RequestContext), "queueNames": (LIST, STRING)},
-        (MAP, (STRING, I64)),
-    ),
-    "getStatistics": (
-        {"context": (STRUCT, RequestContext), "request": (STRUCT, PinLaterStatisticsRequest)},
-        (LIST, (STRUCT, PinLaterStatistics)),
-    ),
+    "createQueue": ({"name": STRING}, None),
+    "deleteQueue": ({"name": STRING, "password": STRING}, None),
+    "enqueueJobs": ({"request": (STRUCT, PinLaterEnqueueRequest)}, (STRUCT, PinLaterEnqueueResponse)),
+    "dequeueJobs": ({"request": (STRUCT, PinLaterDequeueRequest)}, (STRUCT, PinLaterDequeueResponse)),
+    "ackDequeuedJobs": ({"request": (STRUCT, PinLaterJobAckRequest)}, None),
+    "checkpointJobs": ({"request": (STRUCT, PinLaterCheckpointJobsRequest)}, None),
+    "checkpointAndKeep": ({"request": (STRUCT, PinLaterCheckpointJobsRequest)}, None),
+    "lookupJobs": ({"request": (STRUCT, PinLaterLookupJobRequest)}, (MAP, (STRING, (STRUCT, PinLaterJobInfo)))),
+    "getJobCount": ({"request": (STRUCT, PinLaterGetJobCountRequest)}, I32),
+    "getQueueNames": ({}, (SET, STRING)),
+    "scanJobs": ({"request": (STRUCT, PinLaterScanJobsRequest)}, (STRUCT, PinLaterScanJobsResponse)),
+    "retryFailedJobs": ({"request": (STRUCT, PinLaterRetryFailedJobsRequest)}, I32),
+    "deleteJobs": ({"request": (STRUCT, PinLaterDeleteJobsRequest)}, I32),
+    "runJobsNow": ({"request": (STRUCT, PinLaterRunJobsNowRequest)}, I32),
+    "scheduleJobs": ({"request": (STRUCT, PinLaterScheduleJobsRequest)}, I32),
+    "cancelJobs": ({"request": (STRUCT, PinLaterCancelJobsRequest)}, I32),
+    "sendMessage": ({"request": (STRUCT, PinLaterSendMessageRequest)}, BOOL),
+    "readMessages": ({"request": (STRUCT, PinLaterReadMessagesRequest)}, (LIST, (STRUCT, PinLaterMessage))),
+    "getCancelledJobs": ({"request": (STRUCT, PinLaterCancelledJobsRequest)}, (STRUCT, PinLaterCancelledJobs)),
+    "releaseClaims": ({"request": (STRUCT, PinLaterReleaseClaimsRequest)}, I32),
+    "importJobs": ({"request": (STRUCT, PinLaterImportJobsRequest)}, (STRUCT, PinLaterEnqueueResponse)),
+    "getQueueSettings": ({}, (MAP, (STRING, (STRUCT, PinLaterQueueSettings)))),
+    "changeQueueSettings": ({"request": (STRUCT, PinLaterChangeQueueSettingsRequest)}, None),
+    "reportWorker": ({"request": (STRUCT, PinLaterReportWorkerRequest)}, None),
+    "getWorkers": ({}, (LIST, (STRUCT, PinLaterWorker))),
+    "keepsResults": ({}, None),
+    "getFailureGroups": ({"request": (STRUCT, PinLaterFailureGroupsRequest)}, (LIST, (STRUCT, PinLaterFailureGroup))),
+    "getOldestDueTimestamps": ({"queueNames": (LIST, STRING)}, (MAP, (STRING, I64))),
+    "getStatistics": ({"request": (STRUCT, PinLaterStatisticsRequest)}, (LIST, (STRUCT, PinLaterStatistics))),
 }
-"""Call -> arguments, and what it returns."""
+"""Call -> arguments after the context, and what it returns."""
 
 METHODS = frozenset(_FIELDS)
 
@@ -540,7 +501,7 @@ METHODS = frozenset(_FIELDS)
 @cache
 def arguments_of(method: str) -> Any:
     """Return the class of a method's argument struct."""
-    return arguments_struct(method, _FIELDS[method][0])
+    return arguments_struct(method, {"context": (STRUCT, RequestContext), **_FIELDS[method][0]})
 
 
 @cache
