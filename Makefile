@@ -37,9 +37,9 @@ format: venv ## Put the code into its form
 	@$(VENV)/bin/ruff check --fix
 
 generate: venv ## Write the generated modules anew: the clients' methods, the structs of the wire, the reference
+	@$(VENV)/bin/python tools/generate_messages.py
 	@$(VENV)/bin/python tools/generate_calls.py
 	@$(VENV)/bin/python tools/generate_blocking.py
-	@$(VENV)/bin/python tools/generate_messages.py
 	@$(VENV)/bin/python docs/make_reference.py
 
 reference: venv ## Write docs/reference anew from the code

@@ -1,5 +1,6 @@
 """Generated modules are what their source makes of them."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -28,3 +29,8 @@ def test_the_blocking_client_is_generated_from_the_asyncio_one(source):
 def test_the_structs_are_generated_from_the_thrift_file():
     text = generate_messages.TARGET.read_text(encoding="utf-8")
     assert text == generate_messages.generated(), "run make generate, and commit what it writes"
+
+
+def test_the_structs_are_generated_first_since_the_other_programs_import_them():
+    programs = re.findall(r"tools/(generate_\w+)\.py", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert programs == ["generate_messages", "generate_calls", "generate_blocking"]
