@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 )
 @click.argument("descriptors", nargs=-1, required=True)
 @click.option("--reason", default="", help="Text for the status of the jobs.")
-@click.pass_obj
 def cancel(session: Session, /, *, descriptors: tuple[str, ...], reason: str) -> int:
     """Cancel jobs and their children, by descriptor.
 
@@ -51,7 +50,6 @@ def cancel(session: Session, /, *, descriptors: tuple[str, ...], reason: str) ->
     """,
 )
 @click.argument("descriptors", nargs=-1, required=True)
-@click.pass_obj
 def run_now(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
     """Make scheduled jobs due now, by descriptor.
 
@@ -74,7 +72,6 @@ def run_now(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
 )
 @click.argument("descriptors", nargs=-1, required=True)
 @ATTEMPTS_OF_RETRY
-@click.pass_obj
 def retry(session: Session, /, *, descriptors: tuple[str, ...], attempts: int) -> int:
     """Retry failed jobs, by descriptor: make them pending again.
 
@@ -100,7 +97,6 @@ def retry(session: Session, /, *, descriptors: tuple[str, ...], attempts: int) -
 @click.argument("event")
 @click.argument("value", default="null")
 @click.option("--id", "event_id", help="Of two events with the same name and id, only the first is kept.")
-@click.pass_obj
 def send(session: Session, /, *, descriptor: str, event: str, value: str, event_id: str | None) -> int:
     """Send an event to a job.
 
@@ -147,7 +143,6 @@ def _json(text: str) -> Any:
     metavar=DURATION,
     help="Wait this long for the job to end, such as 30s or 5m.  [default: not at all]",
 )
-@click.pass_obj
 def result(session: Session, /, *, descriptor: str, wait: float | None) -> int:
     """Print what a job returned, as JSON.
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only show the jobs; do not claim them.")
 @click.option("--ack", is_flag=True, help="Acknowledge the jobs as succeeded after printing them.")
 @click.option("--raw", is_flag=True, help="Print only the bodies, byte for byte.")
-@click.pass_obj
 def dequeue(session: Session, /, *, queue: str, limit: int, wait: float, dry_run: bool, ack: bool, raw: bool) -> int:
     """Claim jobs of a queue, as a worker does.
 
@@ -100,7 +99,6 @@ def _claim_hint(jobs: Sequence[ClaimedJob]) -> str:
     help="With --failed: delay before the next attempt.",
 )
 @click.option("--claim", help="Acknowledge only if the job still has this claim; see dequeue.")
-@click.pass_obj
 def ack(
     session: Session,
     /,

@@ -218,8 +218,9 @@ def write_examples(text: str, formatter: click.HelpFormatter) -> None:
 def command(
     name: str, *, examples: str, common: Collection[str] = COMMON
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """Turn a function into a command; ``common`` names the common options it has."""
-    return click.command(name, cls=Command, examples=examples, common=common)
+    """Turn a function into a command, which gets the session first; ``common`` names the common options it has."""
+    make = click.command(name, cls=Command, examples=examples, common=common)
+    return lambda function: make(click.pass_obj(function))
 
 
 def parse_state(text: str) -> JobState:

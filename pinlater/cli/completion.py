@@ -20,8 +20,7 @@ _SHELLS = ("bash", "zsh", "fish")
     """,
 )
 @click.argument("shell", type=click.Choice(_SHELLS))
-@click.pass_context
-def completion(context: click.Context, shell: str) -> None:
+def completion(_: Session, /, *, shell: str) -> None:
     """Print the completion script of a shell.
 
     It completes commands, options, states and queue names. Queue names come from the server of --server or
@@ -29,7 +28,7 @@ def completion(context: click.Context, shell: str) -> None:
     """
     kind = get_completion_class(shell)
     assert kind is not None
-    click.echo(kind(context.find_root().command, {}, "pinlater", "_PINLATER_COMPLETE").source())
+    click.echo(kind(click.get_current_context().find_root().command, {}, "pinlater", "_PINLATER_COMPLETE").source())
 
 
 def complete_queues(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:

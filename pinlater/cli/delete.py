@@ -42,7 +42,6 @@ _DELETE = BulkAction("delete", "deleting", "deleted")
 @click.option("--limit", type=click.IntRange(min=0), help="Maximum number of jobs.  [default: all]")
 @click.option("--dry-run", is_flag=True, help="Only print the number of jobs.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.pass_obj
 def delete_jobs(
     session: Session,
     /,

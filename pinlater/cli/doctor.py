@@ -92,9 +92,8 @@ def parse_url(text: str) -> str:
     help='With --every: post each finding that comes or goes to this address, as JSON with a "text".  '
     "[env: PINLATER_WEBHOOK]",
 )
-@click.pass_context
 def doctor(
-    context: click.Context,
+    session: Session,
     /,
     *,
     queues: tuple[str, ...],
@@ -123,10 +122,10 @@ def doctor(
 
     from pinlater.triage.findings import Severity
 
-    least, session = Severity(level), context.ensure_object(Session)
+    least = Severity(level)
     if every is None:
         for option in ("notify", "webhook"):
-            if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+            if click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE:
                 raise click.UsageError(f"--{option} needs --every.")
         return asyncio.run(_look_once(session, queues, admin, least))
     from pinlater.cli.doctor_watch import watch

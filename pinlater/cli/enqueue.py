@@ -63,7 +63,6 @@ _CLASS_NAME = re.compile(r"(?:\w+\.)*([A-Z]\w*)", re.ASCII)
 @with_policy
 @with_unique_key
 @with_shared_key
-@click.pass_obj
 def enqueue(
     session: Session,
     /,

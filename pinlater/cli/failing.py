@@ -36,7 +36,6 @@ _MOST_READ = 1000
 @click.argument("queues", nargs=-1, shell_complete=complete_queues)
 @click.option("--job", metavar="CLASS", help="Only failures of this class.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of groups.")
-@click.pass_obj
 def failing(session: Session, /, *, queues: tuple[str, ...], job: str | None, limit: int) -> None:
     """Say how jobs fail: by class and error, most jobs first.
 

@@ -63,7 +63,6 @@ _OPTIONAL = ("CREATED", "KEY", "ATTEMPTS LEFT", "RUN AFTER", "UPDATED", "STATE",
 @click.argument("descriptors", nargs=-1, required=True)
 @click.option("--body", is_flag=True, help="Also show the bodies.")
 @click.option("--raw", is_flag=True, help="Print only the bodies, byte for byte.")
-@click.pass_obj
 def lookup(session: Session, /, *, descriptors: tuple[str, ...], body: bool, raw: bool) -> int:
     """Show jobs by descriptor.
 
@@ -199,7 +198,6 @@ def _row(info: JobInfo, summary: BodySummary) -> list[str]:
 )
 @click.option("--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Maximum number of jobs.")
 @click.option("--all", "everything", is_flag=True, help="Show all jobs.")
-@click.pass_obj
 def scan(
     session: Session,
     /,

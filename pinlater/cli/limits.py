@@ -48,7 +48,6 @@ def _read_shards(_context: click.Context, _parameter: click.Parameter, text: str
     """,
 )
 @click.argument("queues", nargs=-1, required=True, shell_complete=complete_queues)
-@click.pass_obj
 def pause(session: Session, /, *, queues: tuple[str, ...]) -> None:
     """Pause queues: hand out no more jobs.
 
@@ -67,7 +66,6 @@ def pause(session: Session, /, *, queues: tuple[str, ...]) -> None:
     """,
 )
 @click.argument("queues", nargs=-1, required=True, shell_complete=complete_queues)
-@click.pass_obj
 def resume(session: Session, /, *, queues: tuple[str, ...]) -> None:
     """Resume paused queues.
 
@@ -104,7 +102,6 @@ def resume(session: Session, /, *, queues: tuple[str, ...]) -> None:
     metavar="N|auto|all",
     help="How many shards new jobs without a key go to; auto for as many as the load of the queue needs.",
 )
-@click.pass_obj
 def limit(
     session: Session, /, *, queue: str | None, rate: float | None, running: int | None, shards: int | None
 ) -> None:

@@ -35,7 +35,6 @@ from pinlater.cli.completion import complete_queues
 @click.option(
     "--body-size", type=click.IntRange(min=0), help="Size of a body in bytes.  [default: the text task_<number>]"
 )
-@click.pass_obj
 def load(session: Session, /, *, num_queries: int, **given: Any) -> int:
     """Enqueue or dequeue as fast as the server answers.
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     metavar=DURATION,
     help="Time to wait for running jobs at the source.  [default: 60s]",
 )
-@click.pass_obj
 def migrate_queue(
     session: Session, /, *, queue: str, target: str, copy: bool, new_name: str | None, succeeded: bool, patience: float
 ) -> int:

@@ -38,7 +38,6 @@ def _with_database(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.argument("database", type=click.Choice(["postgresql", "mysql", "sqlite"]))
 @_with_table
-@click.pass_obj
 def outbox_table(session: Session, /, *, database: str, table: str) -> None:
     """Print the SQL that creates the table of an outbox.
 
@@ -77,7 +76,6 @@ def outbox_table(session: Session, /, *, database: str, table: str) -> None:
     default="plain",
     help="Format of log lines on stderr.  [default: plain]",
 )
-@click.pass_obj
 def outbox_relay(
     session: Session, /, *, database: str, table: str, burst: bool, no_notify: bool, log_format: str
 ) -> None:
@@ -121,7 +119,6 @@ def _set_up_logs(log_format: str) -> None:
 )
 @_with_database
 @_with_table
-@click.pass_obj
 def outbox(session: Session, /, *, database: str, table: str) -> None:
     """Show what waits in an outbox, and what was refused.
 

@@ -55,7 +55,6 @@ _RESUME = _Change(lambda client, job: client.resume_periodic(job), "is resumed",
 )
 @click.argument("queues", nargs=-1, shell_complete=complete_queues)
 @click.option("--failed", is_flag=True, help="Only jobs whose last run failed.")
-@click.pass_obj
 def periodic(session: Session, /, *, queues: tuple[str, ...], failed: bool) -> None:
     """List periodic jobs, failing ones first.
 
@@ -88,7 +87,6 @@ def periodic(session: Session, /, *, queues: tuple[str, ...], failed: bool) -> N
 )
 @click.argument("queue", shell_complete=complete_queues)
 @click.argument("name", metavar="JOB")
-@click.pass_obj
 def pause_periodic(session: Session, /, *, queue: str, name: str) -> int:
     """Pause a periodic job, by its queue and class.
 
@@ -108,7 +106,6 @@ def pause_periodic(session: Session, /, *, queue: str, name: str) -> int:
 )
 @click.argument("queue", shell_complete=complete_queues)
 @click.argument("name", metavar="JOB")
-@click.pass_obj
 def resume_periodic(session: Session, /, *, queue: str, name: str) -> int:
     """Let a paused periodic job run again, by its queue and class.
 

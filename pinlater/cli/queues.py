@@ -32,7 +32,6 @@ PASSWORD_KEY = "PINLATER_ADMIN_PASSWORD"  # noqa: S105 - the name of a variable
     """,
 )
 @click.argument("queue")
-@click.pass_obj
 def create_queue(session: Session, /, *, queue: str) -> None:
     """Create a queue if it does not exist.
 
@@ -53,7 +52,6 @@ def create_queue(session: Session, /, *, queue: str) -> None:
     """,
 )
 @click.argument("modules", nargs=-1, required=True, metavar="MODULE...")
-@click.pass_obj
 def create_queues(session: Session, /, *, modules: tuple[str, ...]) -> None:
     """Create the queues of the job classes in modules.
 
@@ -83,7 +81,6 @@ def create_queues(session: Session, /, *, modules: tuple[str, ...]) -> None:
 )
 @click.argument("queue", shell_complete=complete_queues)
 @click.option("--password-file", type=click.Path(exists=True, dir_okay=False), help="File with the admin password.")
-@click.pass_obj
 def delete_queue(session: Session, /, *, queue: str, password_file: str | None) -> None:
     """Delete a queue with all its jobs.
 
@@ -123,7 +120,6 @@ def _known_password(path: str | None) -> str | None:
     pinlater queues --json
     """,
 )
-@click.pass_obj
 def queues(session: Session) -> None:
     """List the names of all queues.
 
@@ -162,7 +158,6 @@ def queues(session: Session) -> None:
 @click.option("--future", is_flag=True, help="With --state pending: jobs that are not due yet, instead of due ones.")
 @click.option("--retrying", is_flag=True, help="With --state pending: jobs whose last attempt failed, due or not.")
 @click.option("--regex", help="Only jobs whose body matches this regular expression.")
-@click.pass_obj
 def count(
     session: Session,
     /,
@@ -242,7 +237,6 @@ def _all_counted(client: Client, queue: str) -> list[_Counted]:
     type=click.Path(exists=True, dir_okay=False),
     help="Read the password from the first line of this file.",
 )
-@click.pass_obj
 def hash_admin_password(session: Session, /, *, password_file: str | None) -> None:
     """Print the hash of an admin password.
 

@@ -41,7 +41,6 @@ _RETRY = BulkAction("retry", "retrying", "retried")
 )
 @click.option("--limit", type=click.IntRange(min=0), help="Maximum number of jobs.  [default: all]")
 @click.option("--dry-run", is_flag=True, help="Only print the number of jobs.")
-@click.pass_obj
 def retry_failed(
     session: Session,
     /,

@@ -41,7 +41,6 @@ _MOST_ARGUMENTS = 60
     help="Polling interval.  [default: 1s]",
 )
 @click.option("--for", "seconds", type=Duration(min=0), metavar=DURATION, help="Stop after this time.")
-@click.pass_obj
 def tail(session: Session, /, *, queues: tuple[str, ...], interval: float, seconds: float | None) -> None:
     """Print a line whenever a job changes its state, until ^C.
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     help="Refresh interval; longer with very many queues.  [default: 2s]",
 )
 @click.option("--once", is_flag=True, help="Print the table once, for scripts; implied by --json.")
-@click.pass_obj
 def top(session: Session, /, *, queues: tuple[str, ...], interval: float, once: bool) -> None:
     """Show queues live: job counts, rates and wait times.
 

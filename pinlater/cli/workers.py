@@ -35,7 +35,6 @@ _MOST_JOBS = 3
     """,
 )
 @click.option("--queue", metavar="NAME", shell_complete=complete_queues, help="Only processes that serve this queue.")
-@click.pass_obj
 def workers(session: Session, /, *, queue: str | None) -> int:
     """Show the workers, one line for each job process.
 
