@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -221,6 +222,25 @@ def command(
     """Turn a function into a command, which gets the session first; ``common`` names the common options it has."""
     make = click.command(name, cls=Command, examples=examples, common=common)
     return lambda function: make(click.pass_obj(function))
+
+
+def option_group(
+    argument: str, options: Mapping[str, Callable[..., Any]], convert: Callable[[dict[str, Any]], Any]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds options to a command, and passes those given, converted, as ``argument``."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def collected(*args: Any, **given: Any) -> Any:
+            values = {name: given.pop(name) for name in options}
+            converted = convert({name: value for name, value in values.items() if value is not None})
+            return function(*args, **{argument: converted}, **given)
+
+        for option in reversed(list(options.values())):
+            collected = option(collected)
+        return collected
+
+    return decorate
 
 
 def parse_state(text: str) -> JobState:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pinlater.cli.bulk_action import BulkAction, capped, require_confirmation
-from pinlater.cli.command import STATES, Session, command, parse_state
-from pinlater.cli.completion import complete_queues, complete_states
-from pinlater.cli.filters import Filter, with_filter
+from pinlater.cli.command import Session, command
+from pinlater.cli.completion import complete_queues
+from pinlater.cli.filters import Filter, state_option, with_filter
 from pinlater.cli.job_selection import JobSelection
 from pinlater.model.state import JobState
 
@@ -29,14 +29,7 @@ _DELETE = BulkAction("delete", "deleting", "deleted")
     """,
 )
 @click.argument("queue", shell_complete=complete_queues)
-@click.option(
-    "--state",
-    type=parse_state,
-    metavar=STATES,
-    shell_complete=complete_states,
-    required=True,
-    help="State of the jobs.",
-)
+@state_option(required=True, help="State of the jobs.")
 @with_filter
 @click.option("--regex", help="Only jobs whose body matches this regular expression; the server searches.")
 @click.option("--limit", type=click.IntRange(min=0), help="Maximum number of jobs.  [default: all]")

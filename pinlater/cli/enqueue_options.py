@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pinlater.cli.backoffs import BACKOFF, parse_backoff
+from pinlater.cli.command import option_group
 from pinlater.durations import DURATION, Duration, parse_duration
 
 if TYPE_CHECKING:
@@ -94,25 +94,6 @@ _SHARED = {
 }
 
 
-def _group(
-    argument: str, options: Mapping[str, Callable[..., Any]], convert: Callable[[dict[str, Any]], Any]
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds options to a command, and passes those given, converted, as ``argument``."""
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def collected(*args: Any, **given: Any) -> Any:
-            values = {name: given.pop(name) for name in options}
-            converted = convert({name: value for name, value in values.items() if value is not None})
-            return function(*args, **{argument: converted}, **given)
-
-        for option in reversed(list(options.values())):
-            collected = option(collected)
-        return collected
-
-    return decorate
-
-
 def _policy(given: dict[str, Any]) -> Policy | None:
     from pinlater.model.policy import make_policy
 
@@ -149,11 +130,11 @@ def check_shared_key(given: Mapping[str, Any], *, has_classes: bool) -> None:
         raise click.UsageError("--in-order lets the jobs of a key run one at a time; leave out --running-per-key.")
 
 
-with_policy = _group("policy", _POLICY, _policy)
+with_policy = option_group("policy", _POLICY, _policy)
 """Adds the options of a ``Policy``."""
 
-with_unique_key = _group("unique", _UNIQUE, _checked_unique_key)
+with_unique_key = option_group("unique", _UNIQUE, _checked_unique_key)
 """Adds the options about a unique key."""
 
-with_shared_key = _group("shared", _SHARED, dict)
+with_shared_key = option_group("shared", _SHARED, dict)
 """Adds the options about the key that jobs share."""

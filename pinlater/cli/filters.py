@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinlater.cli.command import PRIORITY
+from pinlater.cli.command import PRIORITY, STATES, option_group, parse_state
+from pinlater.cli.completion import complete_states
 from pinlater.durations import DURATION, parse_duration
 from pinlater.model.state import JobState
 
@@ -92,47 +92,43 @@ def parse_pattern(text: str) -> re.Pattern[str]:
         ) from None
 
 
-_OPTIONS = (
-    click.option("--priority", type=PRIORITY, help="Only jobs of this priority level.  [default: all]"),
-    click.option(
+_OPTIONS = {
+    "priority": click.option("--priority", type=PRIORITY, help="Only jobs of this priority level.  [default: all]"),
+    "where": click.option(
         "--where",
         type=parse_pattern,
         metavar="TEXT",
         help="Only jobs whose status or body matches this text or regular expression.",
     ),
-    click.option("--job", metavar="CLASS", help='Only jobs of this class, the "job" in their body.'),
-    click.option(
+    "job": click.option("--job", metavar="CLASS", help='Only jobs of this class, the "job" in their body.'),
+    "error": click.option(
         "--error",
         type=parse_pattern,
         metavar="TEXT",
         help="Only jobs whose last error has a first line that matches this text or regular expression.",
     ),
-    click.option(
+    "older_than": click.option(
         "--older-than",
         type=parse_duration,
         metavar=DURATION,
         help="Only jobs that ended at least this long ago, such as 90s, 15m, 2h or 7d. For pending and running jobs, "
         "the time of their enqueue counts.",
     ),
-    click.option("--newer-than", type=parse_duration, metavar=DURATION, help="The same, but at most this long ago."),
-    click.option(
+    "newer_than": click.option(
+        "--newer-than", type=parse_duration, metavar=DURATION, help="The same, but at most this long ago."
+    ),
+    "group": click.option(
         "--group",
         type=int,
         metavar="GROUP",
         help="Only pending or failed jobs of this failure group, from pinlater failing.",
     ),
-)
-_NAMES = ("priority", "where", "job", "error", "older_than", "newer_than", "group")
+}
+
+with_filter = option_group("job_filter", _OPTIONS, lambda given: Filter(**given))
+"""Adds the filter options to a command."""
 
 
-def with_filter(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the filter options to a command, passed as the argument ``job_filter``."""
-
-    @functools.wraps(function)
-    def collected(*args: Any, **options: Any) -> Any:
-        job_filter = Filter(**{name: options.pop(name) for name in _NAMES})
-        return function(*args, job_filter=job_filter, **options)
-
-    for option in reversed(_OPTIONS):
-        collected = option(collected)
-    return collected
+def state_option(**settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option ``--state``, which completes the names of states."""
+    return click.option("--state", type=parse_state, metavar=STATES, shell_complete=complete_states, **settings)

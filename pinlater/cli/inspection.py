@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinlater.cli.backoffs import policy_text
-from pinlater.cli.command import STATES, WITH_TABLE, Session, command, parse_state
-from pinlater.cli.completion import complete_queues, complete_states
+from pinlater.cli.command import WITH_TABLE, Session, command
+from pinlater.cli.completion import complete_queues
 from pinlater.cli.failures import failures_json, print_failures, status_line
-from pinlater.cli.filters import Filter, with_filter
+from pinlater.cli.filters import Filter, state_option, with_filter
 from pinlater.cli.job_selection import JobSelection
 from pinlater.cli.output import (
     body_text,
@@ -181,14 +181,7 @@ def _row(info: JobInfo, summary: BodySummary) -> list[str]:
     """,
 )
 @click.argument("queue", shell_complete=complete_queues)
-@click.option(
-    "--state",
-    type=parse_state,
-    metavar=STATES,
-    shell_complete=complete_states,
-    default="pending",
-    help="State of the jobs.  [default: pending]",
-)
+@state_option(default="pending", help="State of the jobs.  [default: pending]")
 @with_filter
 @click.option("--future", is_flag=True, help="With --state pending: jobs that are not due yet, instead of due ones.")
 @click.option("--retrying", is_flag=True, help="With --state pending: jobs whose last attempt failed, due or not.")

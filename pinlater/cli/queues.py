@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from pinlater.cli.command import PRIORITY, STATES, WITH_TABLE, Session, command, parse_state
-from pinlater.cli.completion import complete_queues, complete_states
+from pinlater.cli.command import PRIORITY, WITH_TABLE, Session, command
+from pinlater.cli.completion import complete_queues
 from pinlater.cli.done_notes import noting_done
-from pinlater.cli.filters import Filter
+from pinlater.cli.filters import Filter, state_option
 from pinlater.cli.job_selection import JobSelection
 from pinlater.cli.output import print_json
 from pinlater.cli.retrying import check_pending, knows_retrying, need_retrying
@@ -147,13 +147,7 @@ def queues(session: Session) -> None:
     """,
 )
 @click.argument("queue", shell_complete=complete_queues)
-@click.option(
-    "--state",
-    type=parse_state,
-    metavar=STATES,
-    shell_complete=complete_states,
-    help="Print only the number of jobs in this state.",
-)
+@state_option(help="Print only the number of jobs in this state.")
 @click.option("--priority", type=PRIORITY, help="Only jobs of this priority level.  [default: all]")
 @click.option("--future", is_flag=True, help="With --state pending: jobs that are not due yet, instead of due ones.")
 @click.option("--retrying", is_flag=True, help="With --state pending: jobs whose last attempt failed, due or not.")
