@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -116,6 +115,7 @@ def main() -> None:
 )
 @click.option(
     "--lease",
+    "lease_seconds",
     type=Duration(1, 86400),
     default=30.0,
     metavar=DURATION,
@@ -124,6 +124,7 @@ def main() -> None:
 )
 @click.option(
     "--drain",
+    "drain_seconds",
     type=Duration(0, 86400),
     default=30.0,
     metavar=DURATION,
@@ -134,18 +135,21 @@ def main() -> None:
 )
 @click.option(
     "--max-age",
+    "max_age_seconds",
     type=Duration(1),
     metavar=DURATION,
     help="Replace a process of this age, between jobs.  [default: never]",
 )
 @click.option(
     "--max-memory",
+    "max_rss_bytes",
     type=size,
     metavar="SIZE",
     help="Replace a process that uses more than SIZE of memory, such as 300M or 2G, between jobs.  [default: never]",
 )
 @click.option(
     "--memory-ceiling",
+    "rss_ceiling_bytes",
     type=size,
     metavar="SIZE",
     help="Kill a process that uses more than SIZE of memory; its running job fails.  [default: none]",
@@ -173,6 +177,7 @@ def main() -> None:
 )
 @click.option(
     "--unknown-after",
+    "unknown_seconds",
     type=parse_duration,
     default="3d",
     metavar=DURATION,
@@ -216,25 +221,10 @@ def worker(  # noqa: PLR0917 - click calls it
     tls_key: str | None,
     processes: int,
     queues: tuple[str, ...],
-    burst: bool,
-    lease: float,
-    drain: float,
-    max_jobs: int | None,
-    max_age: float | None,
-    max_memory: int | None,
-    memory_ceiling: int | None,
-    health: str,
-    reload: bool,
-    debug: bool,
-    threads: int | None,
-    concurrency: int | None,
-    middleware: tuple[str, ...],
-    on_start: tuple[str, ...],
-    on_stop: tuple[str, ...],
-    unknown_after: float,
     check: bool,
     log_level: str,
     log_format: str,
+    **options: Any,  # those of ``WorkerOptions``, by the same names
 ) -> None:
     """Run the jobs of PinLater queues.
 
@@ -245,27 +235,14 @@ def worker(  # noqa: PLR0917 - click calls it
     from pinlater_supervisor import signals  # not for --help
 
     signals.end_on_term()
+    from pinlater.worker.options import WorkerOptions
+    from pinlater.worker.pools import parse_pools
+
     try:
-        options = replace(
-            _options(modules, _server_set(servers, tls_ca, tls_cert, tls_key), queues, 1 if debug else processes),
-            burst=burst,
-            lease_seconds=lease,
-            drain_seconds=drain,
-            max_jobs=max_jobs,
-            threads=threads,
-            concurrency=concurrency,
-            max_age_seconds=max_age,
-            max_rss_bytes=max_memory,
-            rss_ceiling_bytes=memory_ceiling,
-            health=health,
-            reload=reload,
-            debug=debug,
-            middleware=middleware,
-            on_start=on_start,
-            on_stop=on_stop,
-            unknown_seconds=unknown_after,
-        )
-        status = _run(options, log_level.upper(), log_format, only_check=check)
+        server_set = _server_set(servers, tls_ca, tls_cert, tls_key)
+        pools = parse_pools(queues, 1 if options["debug"] else processes)
+        worker_options = WorkerOptions(modules=modules, servers=server_set, pools=pools, **options)
+        status = _run(worker_options, log_level.upper(), log_format, only_check=check)
     except ConfigError as error:
         from pinlater.logs import report_startup_error
 
@@ -302,15 +279,15 @@ def _refuse_contradictions(context: click.Context) -> None:
         click.UsageError: names the options.
     """
     chosen = context.params
-    for name in ("max_jobs", "max_age", "max_memory", "reload"):
+    restarts = {"--max-jobs": "max_jobs", "--max-age": "max_age_seconds", "--max-memory": "max_rss_bytes"}
+    for option, name in (restarts | {"--reload": "reload"}).items():
         if chosen["burst"] and chosen[name]:
-            option = "--" + name.replace("_", "-")
             raise click.UsageError(
                 f"{option} has no effect with --burst, whose processes exit by themselves; leave it out."
             )
     if chosen["threads"] and chosen["concurrency"]:
         raise click.UsageError("--threads and --concurrency exclude each other; choose one.")
-    if 0 < (chosen["memory_ceiling"] or 0) <= (chosen["max_memory"] or 0):
+    if 0 < (chosen["rss_ceiling_bytes"] or 0) <= (chosen["max_rss_bytes"] or 0):
         raise click.UsageError("--memory-ceiling must be above --max-memory, which could never be reached otherwise.")
     if chosen["debug"] and (
         chosen["threads"] or chosen["concurrency"] or any("=" in queue for queue in chosen["queues"])
@@ -336,22 +313,6 @@ def _server_set(servers: tuple[str, ...], ca: str | None, cert: str | None, key:
     if any(address.is_tls for address in found.addresses()):
         found.tls.context()
     return found
-
-
-def _options(modules: tuple[str, ...], servers: ServerSet, queues: tuple[str, ...], processes: int) -> WorkerOptions:
-    """Return the options; check the ``--queue`` texts.
-
-    Raises:
-        ConfigError: a ``--queue`` text is wrong; says what to write instead.
-    """
-    from pinlater.worker.options import WorkerOptions
-    from pinlater.worker.pools import parse_pools
-
-    return WorkerOptions(
-        modules=modules,
-        servers=servers,
-        pools=parse_pools(queues, processes),
-    )
 
 
 if __name__ == "__main__":

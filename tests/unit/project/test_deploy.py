@@ -186,7 +186,7 @@ def test_there_is_time_for_a_drain(objects):
             settings = load_settings(None, environment(workload, objects), {})
             assert grace >= float(pause) + settings.drain_seconds + _STOP_GRACE_SECONDS + 5
         else:
-            assert grace >= options_of(words(workload, objects))["drain"] + EXIT_SECONDS + 5
+            assert grace >= options_of(words(workload, objects))["drain_seconds"] + EXIT_SECONDS + 5
 
 
 def selected(objects, selector):
@@ -305,7 +305,7 @@ def test_the_services_of_compose_take_their_options(tmp_path):
     assert host in services
     assert int(port) == settings.thrift_port
     assert seconds(services["server"]["stop_grace_period"]) >= settings.drain_seconds + _STOP_GRACE_SECONDS + 5
-    assert seconds(services["worker"]["stop_grace_period"]) >= options["drain"] + EXIT_SECONDS + 5
+    assert seconds(services["worker"]["stop_grace_period"]) >= options["drain_seconds"] + EXIT_SECONDS + 5
 
 
 def test_the_services_of_compose_are_hardened_and_built_of_stages_that_there_are():
