@@ -68,21 +68,15 @@ class Metrics:
         return [one for one in self._families if not isinstance(one, Gauge) and one.info.labels == ("queue",)]
 
     def _add_calls(self) -> None:
-        info = MetricInfo(
-            name="pinlater_call_seconds",
-            help="Time to answer a call, without the wait that the call itself asked for",
-            labels=("method",),
-            ostrich="PinLaterService.{method}_msec",
-            to_ostrich=_SECONDS_TO_MS,
+        self.call_seconds = self._seconds(
+            "pinlater_call_seconds",
+            "Time to answer a call, without the wait that the call itself asked for",
+            "PinLaterService.{method}_msec",
+            "method",
         )
-        self.call_seconds = self._add(Distribution(info, _CALL_BOUNDS))
-        info = MetricInfo(
-            name="pinlater_errors_total",
-            help="Calls answered with an error",
-            labels=("method", "code"),
-            ostrich="PinLater.{method}.errors.{code}",
+        self.errors = self._counter(
+            "pinlater_errors", "Calls answered with an error", "PinLater.{method}.errors.{code}", "method", "code"
         )
-        self.errors = self._add(Counter(info))
         self.connections = self._gauge("pinlater_connections", "Open client connections", "connections")
         self.connections_opened = self._counter(
             "pinlater_connections_opened", "Connections accepted", "connections-opened"
@@ -93,13 +87,9 @@ class Metrics:
         self.handshakes_failed = self._counter(
             "pinlater_tls_handshakes_failed", "Connections closed because the TLS handshake failed", "handshakes-failed"
         )
-        info = MetricInfo(
-            name="pinlater_calls_shed_total",
-            help="Calls refused because the store is overloaded",
-            labels=("method",),
-            ostrich="PinLater.{method}.shed",
+        self.calls_shed = self._counter(
+            "pinlater_calls_shed", "Calls refused because the store is overloaded", "PinLater.{method}.shed", "method"
         )
-        self.calls_shed = self._add(Counter(info))
         self.frames_refused = self._counter(
             "pinlater_frames_refused", "Connections closed because of invalid data", "frames-refused"
         )
@@ -150,14 +140,9 @@ class Metrics:
             "first_dequeue_delay", "Time from the creation of a job to its first claim"
         )
         self.dequeue_delay_ms = self._delay_ms("dequeue_delay", "Time from when a job was due to its claim")
-        info = MetricInfo(
-            name="pinlater_dequeue_wait_seconds",
-            help="Time that dequeues waited for jobs",
-            labels=("queue",),
-            ostrich="{queue}_dequeue_wait_msec",
-            to_ostrich=_SECONDS_TO_MS,
+        self.dequeue_wait_seconds = self._seconds(
+            "pinlater_dequeue_wait_seconds", "Time that dequeues waited for jobs", "{queue}_dequeue_wait_msec", "queue"
         )
-        self.dequeue_wait_seconds = self._add(Distribution(info, _CALL_BOUNDS))
 
     def _add_monitor(self) -> None:
         self.timeouts_done = self._per_queue(
@@ -230,14 +215,12 @@ class Metrics:
         )
 
     def _add_store(self) -> None:
-        info = MetricInfo(
-            name="pinlater_store_seconds",
-            help="Time of a call to the store, including the sync to disk",
-            labels=("operation",),
-            ostrich="store_{operation}_msec",
-            to_ostrich=_SECONDS_TO_MS,
+        self.store_seconds = self._seconds(
+            "pinlater_store_seconds",
+            "Time of a call to the store, including the sync to disk",
+            "store_{operation}_msec",
+            "operation",
         )
-        self.store_seconds = self._add(Distribution(info, _CALL_BOUNDS))
         info = MetricInfo(
             name="pinlater_warning_threshold",
             help="Value of a setting WARN_…; from this value on, the dashboard and pinlater doctor warn",
@@ -254,13 +237,9 @@ class Metrics:
             name="pinlater_commit_requests", help="Requests in one transaction of the store", ostrich="commit-requests"
         )
         self.commit_requests = self._add(Distribution(info, _SIZE_BOUNDS))
-        info = MetricInfo(
-            name="pinlater_commit_seconds",
-            help="Time of one transaction of the store",
-            ostrich="commit_msec",
-            to_ostrich=_SECONDS_TO_MS,
+        self.commit_seconds = self._seconds(
+            "pinlater_commit_seconds", "Time of one transaction of the store", "commit_msec"
         )
-        self.commit_seconds = self._add(Distribution(info, _CALL_BOUNDS))
         self.commits_failed = self._counter(
             "pinlater_commits_failed", "Transactions that failed, or whose outcome is unknown", "commits-failed"
         )
@@ -277,21 +256,15 @@ class Metrics:
         self._add_shards()
 
     def _add_shards(self) -> None:
-        info = MetricInfo(
-            name="pinlater_shard_call_seconds",
-            help="Time of a call to a shard, including waiting",
-            labels=("shard",),
-            ostrich="shard_{shard}_call_msec",
-            to_ostrich=_SECONDS_TO_MS,
+        self.shard_call_seconds = self._seconds(
+            "pinlater_shard_call_seconds",
+            "Time of a call to a shard, including waiting",
+            "shard_{shard}_call_msec",
+            "shard",
         )
-        self.shard_call_seconds = self._add(Distribution(info, _CALL_BOUNDS))
-        info = MetricInfo(
-            name="pinlater_shard_failures_total",
-            help="Calls that a shard did not answer",
-            labels=("shard",),
-            ostrich="shard_{shard}_failures",
+        self.shard_failures = self._counter(
+            "pinlater_shard_failures", "Calls that a shard did not answer", "shard_{shard}_failures", "shard"
         )
-        self.shard_failures = self._add(Counter(info))
         info = MetricInfo(
             name="pinlater_shard_ill",
             help="1 if the shard does not answer, else 0",
@@ -309,8 +282,7 @@ class Metrics:
         return self._add(LabeledGauge(info))
 
     def _per_queue(self, noun: str, help_text: str, suffix: str) -> Counter:
-        name = f"pinlater_{noun}_total"
-        return self._add(Counter(MetricInfo(name=name, help=help_text, labels=("queue",), ostrich="{queue}_" + suffix)))
+        return self._counter(f"pinlater_{noun}", help_text, "{queue}_" + suffix, "queue")
 
     def _queue_gauge(self, noun: str, help_text: str) -> LabeledGauge:
         info = MetricInfo(name=f"pinlater_queue_{noun}", help=help_text, labels=("queue",), ostrich="{queue}_" + noun)
@@ -331,8 +303,12 @@ class Metrics:
         )
         return self._add(Distribution(info, _DELAY_BOUNDS))
 
-    def _counter(self, name: str, help_text: str, ostrich: str) -> Counter:
-        return self._add(Counter(MetricInfo(name=f"{name}_total", help=help_text, ostrich=ostrich)))
+    def _counter(self, name: str, help_text: str, ostrich: str, *labels: str) -> Counter:
+        return self._add(Counter(MetricInfo(name=f"{name}_total", help=help_text, labels=labels, ostrich=ostrich)))
+
+    def _seconds(self, name: str, help_text: str, ostrich: str, *labels: str) -> Distribution:
+        info = MetricInfo(name=name, help=help_text, labels=labels, ostrich=ostrich, to_ostrich=_SECONDS_TO_MS)
+        return self._add(Distribution(info, _CALL_BOUNDS))
 
     def _gauge(self, name: str, help_text: str, ostrich: str) -> Gauge:
         return self._add(Gauge(MetricInfo(name=name, help=help_text, ostrich=ostrich)))

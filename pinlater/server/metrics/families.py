@@ -14,7 +14,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
+
+_V = TypeVar("_V")
 
 Key = str | tuple[str, ...]
 """Label value of a series; a tuple if there are several labels, empty if there are none."""
@@ -66,8 +68,8 @@ def label_values(key: Key) -> tuple[str, ...]:
     return (key,) if isinstance(key, str) else key
 
 
-class Counter:
-    """Counts events.
+class _Values(Generic[_V]):
+    """One value per series.
 
     Args:
         info: describes the family.
@@ -75,7 +77,27 @@ class Counter:
 
     def __init__(self, info: MetricInfo) -> None:
         self.info = info
-        self._values: defaultdict[Key, int] = defaultdict(int)
+        self._values: dict[Key, _V] = {}
+
+    def by_queue(self) -> dict[str, _V]:
+        """Return the values of a family whose only label is the queue."""
+        return {key: value for key, value in self._values.items() if isinstance(key, str)}
+
+    def labels(self) -> Collection[Key]:
+        """Return the labels of all series."""
+        return self._values.keys()
+
+    def forget(self, key: Key) -> None:
+        """Drop a series."""
+        self._values.pop(key, None)
+
+
+class Counter(_Values[int]):
+    """Counts events."""
+
+    def __init__(self, info: MetricInfo) -> None:
+        super().__init__(info)
+        self._values = defaultdict(int)
         if not info.labels:
             self._values[()] = 0  # shown from the start, so that its first event counts in a rate
 
@@ -86,18 +108,6 @@ class Counter:
     def value(self, key: Key = ()) -> int:
         """Return the count of a series; 0 if there is none."""
         return self._values.get(key, 0)
-
-    def by_queue(self) -> dict[str, int]:
-        """Return the counts of a family whose only label is the queue."""
-        return {key: count for key, count in self._values.items() if isinstance(key, str)}
-
-    def labels(self) -> Collection[Key]:
-        """Return the labels of all series."""
-        return self._values.keys()
-
-    def forget(self, key: Key) -> None:
-        """Drop a series."""
-        self._values.pop(key, None)
 
     def snapshot(self) -> CounterSnapshot:
         """Return a copy that another thread may read."""
@@ -222,16 +232,8 @@ class Gauge:
         return GaugeSnapshot(self.info, {} if value is None else {(): value})
 
 
-class LabeledGauge:
-    """A gauge with labels, whose values are set by samplers.
-
-    Args:
-        info: describes the family.
-    """
-
-    def __init__(self, info: MetricInfo) -> None:
-        self.info = info
-        self._values: dict[Key, float] = {}
+class LabeledGauge(_Values[float]):
+    """A gauge with labels, whose values are set by samplers."""
 
     def set(self, key: Key, value: float) -> None:
         """Set the value of a series."""
@@ -240,18 +242,6 @@ class LabeledGauge:
     def retain(self, keys: Container[Key]) -> None:
         """Drop all series but those of ``keys``."""
         self._values = {key: value for key, value in self._values.items() if key in keys}
-
-    def by_queue(self) -> dict[str, float]:
-        """Return the values of a family whose only label is the queue."""
-        return {key: value for key, value in self._values.items() if isinstance(key, str)}
-
-    def labels(self) -> Collection[Key]:
-        """Return the labels of all series."""
-        return self._values.keys()
-
-    def forget(self, key: Key) -> None:
-        """Drop a series."""
-        self._values.pop(key, None)
 
     def snapshot(self) -> GaugeSnapshot:
         """Return a copy that another thread may read."""
