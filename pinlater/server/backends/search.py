@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pinlater.model.jobs import Position
 from pinlater.model.keys import WAITS_FOR_KEY_MS
@@ -11,6 +11,15 @@ from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.records import ALL_PRIORITIES, JobFilter
 
 _BEGIN, _END = -(2**63), 2**63 - 1
+
+
+BODY = 10
+"""Place of the body in the row of a job that a store reads; the columns up to it are the same in all stores."""
+
+
+def position_of(row: Sequence[Any]) -> Position:
+    """Return where a scan continues after the job of a row."""
+    return Position(row[7], row[0])
 
 
 class Queue(NamedTuple):

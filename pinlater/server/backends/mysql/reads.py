@@ -24,7 +24,7 @@ from pinlater.server.backends.mysql.messages import read_waits
 from pinlater.server.backends.mysql.options import MysqlOptions
 from pinlater.server.backends.mysql.queues import MysqlQueues
 from pinlater.server.backends.records import MAX_ANSWER_BYTES, RETRYING_COUNTED, JobFilter, StoreSize
-from pinlater.server.backends.search import JobSearch, Queue
+from pinlater.server.backends.search import BODY, JobSearch, Queue, position_of
 from pinlater.server.backends.sharded import DuePriorities
 
 _BEGIN = -(2**63)
@@ -34,6 +34,9 @@ _PAGE_BODIES = 50
 _SMALL_PAGE_BYTES = 100_000
 
 _QUEUES_PAGE = 500
+
+_PRIORITY, _QUEUE, _FAILURE_GROUP = 2, 12, -2
+"""Places of columns in the row of a job; see ``_record``."""
 
 
 class MysqlReads:
@@ -137,7 +140,7 @@ class MysqlReads:
             walk: BodyWalk[Any] = BodyWalk(pattern, search.priorities, limit, position, oldest_first)
             return await _walk_bodies(database, search, walk)
         found = [
-            (Position(row[7], row[0]), _record(database, search.queue, row)._replace(body=None))
+            (position_of(row), _record(database, search.queue, row)._replace(body=None))
             for row in await _matching(database, search, limit + 1, position)
         ]
         found.sort(key=lambda entry: entry[0], reverse=not oldest_first)
@@ -154,7 +157,7 @@ class MysqlReads:
 
 
 def _matching_record(database: Database, queue: Queue | None, job: JobDescriptor, row: Any) -> JobRecord | None:
-    if row is None or queue is None or (row[2], row[12]) != (job.priority, queue.id):
+    if row is None or queue is None or (row[_PRIORITY], row[_QUEUE]) != (job.priority, queue.id):
         return None
     return _record(database, queue, row)
 
@@ -215,7 +218,7 @@ async def _walk_bodies(database: Database, search: JobSearch, walk: BodyWalk[Any
     while (priority := walk.wanted) is not None:
         position, at_once = walk.position(priority), walk.page_size(priority)
         statement = _page_statement(database, search, priority, position, at_once, has_body=True)
-        jobs = [SearchedJob(Position(row[7], row[0]), row[10], row) for row in await database.rows(statement)]
+        jobs = [SearchedJob(position_of(row), row[BODY], row) for row in await database.rows(statement)]
         await asyncio.to_thread(walk.add, priority, jobs, is_last=len(jobs) < at_once)
     return walk.page(lambda row: _record(database, search.queue, row)._replace(body=None))
 
@@ -238,7 +241,7 @@ async def _matching(database: Database, search: JobSearch, limit: int, position:
     for priority in search.priorities:
         of_priority: list[Any] = []
         async for rows in _pages(database, search, priority, limit, position, has_body=pattern is not None):
-            wanted = [row for row in rows if row[-2] is None] if search.which.skips_retrying else rows
+            wanted = [row for row in rows if row[_FAILURE_GROUP] is None] if search.which.skips_retrying else rows
             of_priority += wanted if pattern is None else await asyncio.to_thread(_matching_rows, pattern, wanted)
             if len(of_priority) >= limit:
                 break
@@ -257,9 +260,9 @@ async def _pages(
         yield rows
         if len(rows) < page_size:
             return
-        position = Position(rows[-1][7], rows[-1][0])
+        position = position_of(rows[-1])
         if has_body:
-            is_small = sum(len(row[10]) for row in rows) < _SMALL_PAGE_BYTES
+            is_small = sum(len(row[BODY]) for row in rows) < _SMALL_PAGE_BYTES
             page_size = STEP_JOBS if is_small else _PAGE_BODIES
 
 
@@ -274,4 +277,4 @@ def _page_statement(
 
 
 def _matching_rows(pattern: BodyPattern, rows: Sequence[Any]) -> list[Any]:
-    return [row for row in rows if pattern.matches(row[10])]
+    return [row for row in rows if pattern.matches(row[BODY])]

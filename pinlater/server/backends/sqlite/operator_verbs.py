@@ -13,7 +13,7 @@ from pinlater.model.jobs import Position
 from pinlater.server.backends.batches import STEP_JOBS, change_in_steps
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.records import Collected, Expired, JobFilter, Once
-from pinlater.server.backends.search import JobSearch, Queue
+from pinlater.server.backends.search import BODY, JobSearch, Queue, position_of
 from pinlater.server.backends.sqlite import maintenance
 from pinlater.server.backends.sqlite.only_shard import OnlyServer, checked
 from pinlater.server.backends.sqlite.readers import Readers
@@ -132,5 +132,5 @@ def _look(connection: sqlite3.Connection, walk: _DeletionCursor) -> tuple[list[i
     """Return the ids of the matching jobs among the next ones, and where to continue; None at the end."""
     search, pattern, priority, at_once, position = walk
     rows = page(connection, search, priority, at_once, position)
-    ids = [row[0] for row in rows if pattern is None or pattern.matches(row[10])]
-    return ids, None if len(rows) < at_once else walk._replace(position=Position(rows[-1][7], rows[-1][0]))
+    ids = [row[0] for row in rows if pattern is None or pattern.matches(row[BODY])]
+    return ids, None if len(rows) < at_once else walk._replace(position=position_of(rows[-1]))

@@ -14,7 +14,7 @@ from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.body_walk import BodyWalk, SearchedJob
 from pinlater.server.backends.key_turns import job_key
 from pinlater.server.backends.records import RETRYING_COUNTED, WHOLE_BODY, JobFilter
-from pinlater.server.backends.search import JobSearch, Queue
+from pinlater.server.backends.search import BODY, JobSearch, Queue, position_of
 from pinlater.server.backends.sqlite.children import parent_of
 from pinlater.server.backends.sqlite.claimable import walk_claimable
 from pinlater.server.backends.sqlite.messages import waits_of
@@ -22,6 +22,9 @@ from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import id_list
 
 _BEGIN = -(2**63)
+_FAILURE_GROUP = -3
+"""Place of the column in the row of a job; see ``_record``."""
+
 _PAGE_ROWS = 500
 PAGE_BODIES = 50
 """How many bodies are read at once to be searched, since they may be large."""
@@ -154,11 +157,11 @@ def _walk_bodies(connection: sqlite3.Connection, search: JobSearch, walk: BodyWa
 
 
 def _searched_job(connection: sqlite3.Connection, queue: Queue, row: Any) -> SearchedJob[Any]:
-    local_id, priority, body = row[0], row[2], row[10]
+    local_id, priority, body = row[0], row[2], row[BODY]
     if len(body) == _SEARCHED_BYTES:
         whole = connection.execute(QUERIES["lookup_job"], (queue.id, local_id, priority, WHOLE_BODY, False)).fetchone()
-        body = whole and whole[10]
-    return SearchedJob(Position(row[7], local_id), body, row)
+        body = whole and whole[BODY]
+    return SearchedJob(position_of(row), body, row)
 
 
 def _rank(entry: tuple[int, JobRecord]) -> Position:
@@ -175,8 +178,8 @@ def _matching(
         matches = (
             (row[0], _record(search.queue, row)._replace(body=None))
             for row in _walk(connection, search, priority, rows_at_once, position)
-            if not (search.which.skips_retrying and row[-3] is not None)
-            and (pattern is None or pattern.matches(row[10]))
+            if not (search.which.skips_retrying and row[_FAILURE_GROUP] is not None)
+            and (pattern is None or pattern.matches(row[BODY]))
         )
         yield from islice(matches, wanted)
 
@@ -190,7 +193,7 @@ def _walk(
         yield from rows
         if len(rows) < rows_at_once:
             return
-        position = Position(rows[-1][7], rows[-1][0])
+        position = position_of(rows[-1])
 
 
 def page(
