@@ -261,7 +261,7 @@ class MysqlShard(MysqlMaintenance, MysqlMessages, MysqlReports, MysqlStatistics)
         return released
 
     async def poll_all(self, within_ms: int) -> ShardPoll:
-        """Return the queues whose first job is due, or falls due within ``within_ms``; see ``PolledShard``."""
+        """Return the queues whose first job is due, or falls due within ``within_ms``."""
         return await self._probe.poll(within_ms)
 
     async def meet(self, me: Listener, keep_ms: int) -> list[Listener]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol, cast
+from operator import methodcaller
+from typing import NamedTuple
 
 from pinlater.server.backends.poll_of_all import PollOfAll
 from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all
 from pinlater.server.backends.sharded.shard_group import ShardGroup
+from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.clock import elapsed_seconds
 
 
@@ -23,13 +25,6 @@ class ShardPoll(NamedTuple):
     first_due_ms: Mapping[str, int]
 
 
-class PolledShard(Protocol):
-    """A shard that can poll all its queues at once."""
-
-    async def poll_all(self, within_ms: int) -> ShardPoll:
-        """Return the queues whose first job is due, or falls due within ``within_ms``."""
-
-
 async def poll_all(group: ShardGroup, within_ms: int) -> PollOfAll:
     """Return the queues whose first job is due, or falls due within ``within_ms``, on any shard.
 
@@ -38,11 +33,9 @@ async def poll_all(group: ShardGroup, within_ms: int) -> PollOfAll:
         ServiceError: a shard refused, and no other has answered.
     """
     handles, asked_at = group.healthy(), elapsed_seconds()
-    answers = await ask_all(
-        handles,
-        lambda shard: cast("PolledShard", shard).poll_all(within_ms),
-        patience=PATIENCE_SECONDS,
-        refusals=[],
+    poll_shard = methodcaller("poll_all", within_ms)  # a verb of the shards of MySQL alone
+    answers: list[tuple[ShardHandle, ShardPoll]] = await ask_all(
+        handles, poll_shard, patience=PATIENCE_SECONDS, refusals=[]
     )
     first: dict[str, int] = {}
     for _, poll in answers:

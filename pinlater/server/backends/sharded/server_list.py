@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from operator import methodcaller
 
 from pinlater.server.backends.listeners import Listener
 from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all
 from pinlater.server.backends.sharded.shard_group import ShardGroup
+from pinlater.server.backends.sharded.shard_handle import ShardHandle
 
 LISTS = 3
 """How many shards keep the list, the first by name; a server writes to no more, however many there are."""
-
-
-class ServerListShard(Protocol):
-    """A shard that can keep a list of servers."""
-
-    async def meet(self, me: Listener, keep_ms: int) -> list[Listener]:
-        """Put a server into the list for ``keep_ms``; return the others."""
 
 
 async def meet_servers(group: ShardGroup, me: Listener, keep_ms: int) -> list[Listener]:
@@ -26,9 +20,6 @@ async def meet_servers(group: ShardGroup, me: Listener, keep_ms: int) -> list[Li
         NoHealthyShards: none of these shards answered.
     """
     by_name = sorted(group.registry, key=lambda handle: (len(handle.name), handle.name))
-    answers = await ask_all(
-        by_name[:LISTS],
-        lambda shard: cast("ServerListShard", shard).meet(me, keep_ms),
-        patience=PATIENCE_SECONDS,
-    )
+    meet = methodcaller("meet", me, keep_ms)  # a verb of the shards of MySQL alone
+    answers: list[tuple[ShardHandle, list[Listener]]] = await ask_all(by_name[:LISTS], meet, patience=PATIENCE_SECONDS)
     return list({listener.id: listener for _, found in answers for listener in found}.values())
