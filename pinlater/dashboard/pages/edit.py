@@ -141,13 +141,8 @@ async def enqueue(request: Request) -> Response:
     app, form = get_app_state(request), form_of(request)
     queue = await known_queue(app, form.text("queue", 200))
     settings, job = _settings(form, app), form.text("class", 200)
-    if form.text("by_fields", 4):
-        body = read_body(form, job, sent_fields(form))
-    else:
-        body = form.raw("body", MOST_BODY).strip().encode()
-        _check_json(body, "/enqueue?queue=" + queue)
     new = NewJob(
-        body,
+        _sent_body(form, job, f"/enqueue?queue={queue}"),
         settings.priority,
         settings.run_after_ms,
         settings.attempts,
@@ -189,11 +184,7 @@ def _edited_body(form: Form, info: JobInfo) -> bytes:
         changed_text = form.raw("body", MOST_BODY).replace("\r\n", "\n") if form.text("has_body", 4) else None
         return info.body or b"" if changed_text is None else changed_text.encode()
     job, _, kept = own
-    if form.text("by_fields", 4):
-        body = read_body(form, job, sent_fields(form))
-    else:
-        body = form.raw("body", MOST_BODY).strip().encode()
-        _check_json(body, f"/job/edit?id={info.descriptor}")
+    body = _sent_body(form, job, f"/job/edit?id={info.descriptor}")
     if form.text("keeps_steps", 4) != "on":
         kept = {name: value for name, value in kept.items() if name in _OF_ALL_RUNS}
     elif kept_name(info) is not None:  # the results would be deleted with the old job
@@ -203,12 +194,17 @@ def _edited_body(form: Form, info: JobInfo) -> bytes:
     return json.dumps(changed | kept, ensure_ascii=False, separators=(",", ":")).encode() if kept else body
 
 
-def _check_json(body: bytes, back: str) -> None:
+def _sent_body(form: Form, job: str, back: str) -> bytes:
+    """Return the body that a form sends, by fields or as JSON; ``back`` is the page with the form."""
+    if form.text("by_fields", 4):
+        return read_body(form, job, sent_fields(form))
+    body = form.raw("body", MOST_BODY).strip().encode()
     own = own_fields(body)
     if own is None:
         raise RequestRefused(400, "the body is not a JSON object", back)
     if own[2]:
         raise RequestRefused(400, "fields that begin with $ are PinLater's own", back)
+    return body
 
 
 def _settings(form: Form, app: AppState) -> _Settings:
