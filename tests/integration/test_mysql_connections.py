@@ -22,7 +22,7 @@ from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.records import Claim, JobFilter
 from tests.support.bench import QUEUE, START_MS, ack_of, new_job
 from tests.support.lossy_proxy import LossyProxy
-from tests.support.mariadb_service import shared_service
+from tests.support.mariadb_service import MariadbService, shared_service, skip_if_missing
 from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
 from tests.support.ports import free_port
 
@@ -125,6 +125,31 @@ def test_the_databases_clock_is_read_without_summer_time(endpoint):
         return list(rows)
 
     assert asyncio.run(scenario()) == [(0, "+00:00")]
+
+
+def test_what_the_database_has_as_defaults_for_sessions_does_not_matter(tmp_path):
+    """A changed default may leave an answered statement uncommitted, or cut off the rows that a statement returns."""
+
+    async def scenario(endpoint):
+        admin = await MysqlConnection.open(endpoint)
+        await admin.run(
+            b"SET GLOBAL completion_type = CHAIN, GLOBAL sql_select_limit = 1, GLOBAL autocommit = 0",
+            b"SET GLOBAL TRANSACTION READ ONLY",
+            b"CREATE DATABASE d",
+            b"CREATE TABLE d.t (id INT PRIMARY KEY) ENGINE = InnoDB",
+        )
+        connection = await MysqlConnection.open(endpoint)
+        await connection.run(b"START TRANSACTION", b"INSERT INTO d.t VALUES (1)", b"COMMIT")
+        await connection.run(b"INSERT INTO d.t VALUES (2)")
+        [(rows, _, _)] = await connection.run(b"SELECT id FROM d.t")
+        connection.close()
+        [(committed, _, _)] = await admin.run(b"SELECT id FROM d.t")
+        admin.close()
+        return list(rows), list(committed)
+
+    skip_if_missing()
+    with MariadbService(tmp_path) as service:
+        assert asyncio.run(scenario(endpoint_of(service))) == ([(1,), (2,)], [(1,), (2,)])
 
 
 def test_a_connection_that_was_cut_off_is_not_used_again(endpoint):

@@ -29,6 +29,7 @@ SERVER_INFO_QUERIES = (
 
 _SETTINGS = (
     "sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES', sql_notes = 0, sql_safe_updates = 0, time_zone = '+00:00', "
+    "completion_type = NO_CHAIN, sql_select_limit = 18446744073709551615, "
     f"innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}, "
     f"net_read_timeout = {NETWORK_SECONDS}, net_write_timeout = {NETWORK_SECONDS}"
 )
@@ -96,5 +97,5 @@ class ServerInfo(NamedTuple):
         cluster = f", {_GALERA}" if self.is_galera else ""
         return (
             f"SET SESSION {_SETTINGS}, {kind}{cluster}".encode(),
-            b"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            b"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
         )
