@@ -18,6 +18,7 @@ from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.server.backends.sharded import ClockUpdater, ShardClock, ShardSpec, StoreClock
+from pinlater.server.backends.unavailable import ChangeRefused
 from tests.support.bench import QUEUE, FakeClock, checkpoint_of, new_job
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
@@ -129,10 +130,10 @@ def test_after_changes_were_refused_claims_get_time_to_be_renewed(is_seen, numbe
         job, held = await overdue_job(asked, clock)
         renewal = [checkpoint_of(job, claim=held)]
         async with refusing(prefix, refuse):
-            with pytest.raises(UnknownError, match="nothing was changed"):
+            with pytest.raises(ChangeRefused, match="nothing was changed"):
                 await asked.checkpoint_jobs(QUEUE, renewal)
             if not is_seen:
-                with pytest.raises(UnknownError, match="nothing was changed"):
+                with pytest.raises(ChangeRefused, match="nothing was changed"):
                     await reaper.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000)
         assert await reaper.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000) == []
         assert (await asked.checkpoint_jobs(QUEUE, renewal)).changed == 1

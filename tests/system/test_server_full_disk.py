@@ -6,8 +6,8 @@ import resource
 import pytest
 
 from pinlater import Client, JobState
-from pinlater.errors import UnknownError
-from pinlater.model.attempts import Ack
+from pinlater.errors import NoHealthyShards, UnknownError
+from pinlater.model.attempts import Ack, Checkpoint
 from pinlater.model.jobs import NewJob
 from pinlater.server.log_rate_limit import MOST_A_SECOND
 from tests.support.ledger import Ledger
@@ -70,6 +70,21 @@ def test_nothing_is_lost_and_the_server_is_back_when_there_is_room(server, clien
         done += [job.descriptor for job in jobs]
     assert sorted(done) == sorted(stored)
     assert server.child() == process
+
+
+def test_ends_of_jobs_are_refused_as_by_a_store_that_is_away(server, client):
+    """Workers send them again until there is room; what is refused for ever, they give up."""
+    client.enqueue_jobs("q", [NewJob(b"x")] * 2)
+    one, other = client.dequeue_jobs("q", 2)
+    let_files_grow_to(server, 1)
+    with pytest.raises(NoHealthyShards, match="nothing was changed"):
+        client.ack("q", [Ack(one.descriptor, one.claim)])
+    with pytest.raises(NoHealthyShards, match="nothing was changed"):
+        client.checkpoint("q", [Checkpoint(other.descriptor, other.claim, move_to_pending=True)])
+    let_files_grow_to(server, resource.RLIM_INFINITY)
+    client.ack("q", [Ack(one.descriptor, one.claim)])
+    client.checkpoint("q", [Checkpoint(other.descriptor, other.claim, move_to_pending=True)])
+    assert [client.count("q", state) for state in (JobState.SUCCEEDED, JobState.PENDING)] == [1, 1]
 
 
 def test_it_is_said_until_there_is_room_again(server, client):

@@ -74,20 +74,52 @@ def test_jobs_of_a_killed_process_begin_again_though_the_shard_of_the_culprit_is
     )
 
 
-@pytest.mark.parametrize("more", [("--processes", 1), ("--processes", 1, "--threads", 1)])
+class Killed:
+    """As after a crash."""
+
+    def __init__(self, redis):
+        self._redis = redis
+
+    def begin(self):
+        self._redis.kill()
+
+    def end(self):
+        self._redis.start()
+
+
+class Refusing:
+    """As with a full disk, when Redis takes no changes until there is room again."""
+
+    def __init__(self, redis):
+        self._redis = redis
+
+    def begin(self):
+        self._set(1)
+
+    def end(self):
+        self._set(0)
+
+    def _set(self, number):
+        with self._redis.client() as client:
+            client.config_set("min-replicas-to-write", number)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "more"), [(Killed, ()), (Killed, ("--threads", 1)), (Refusing, ())], ids=["killed", "team", "refusing"]
+)
 def test_a_job_that_ends_while_its_shard_is_away_for_longer_than_its_lease_runs_once(
-    start, server, client, folder, *, two_shards, more
+    start, server, client, folder, *, two_shards, trouble, more
 ):
     job = client.enqueue_jobs("sleeps", [NewJob(ENDS_WHEN_TOLD, attempts=1)])[0]
     (folder / "ends.py").write_text(WAITS)
-    worker = start(*more, "--lease", SHORT_LEASE_SECONDS, modules=("ends",))
+    worker = start("--processes", 1, *more, "--lease", SHORT_LEASE_SECONDS, modules=("ends",))
     wait_for(lambda: ran(folder) == ["begin"], what=lambda: worker.log)
-    away = two_shards[int(JobDescriptor.parse(job).shard) - 1]
-    away.kill()
+    away = trouble(two_shards[int(JobDescriptor.parse(job).shard) - 1])
+    away.begin()
     (folder / "end").touch()
     wait_for(lambda: "does not take the end of 1 jobs" in worker.log, 6 * SHORT_LEASE_SECONDS, lambda: worker.log)
     assert "it is told again until the store is back" in worker.log
-    away.start()
+    away.end()
     wait_for(lambda: "pinlater_ill_shards 0" in server.page("/metrics")[1])
     await_state(client, job, JobState.SUCCEEDED)
     assert ran(folder) == ["begin", "end"]

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from pinlater.errors import QueueNotFound, ServiceError, StaleClaims, UnknownError
+from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError, StaleClaims, UnknownError
 from pinlater.protocol.codec import UNKNOWN_METHOD
 from pinlater.protocol.conversion.jobs import enqueue_reply
 from pinlater.protocol.conversion.queues import QUEUE_SETTINGS
@@ -33,6 +33,7 @@ from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.records import Once, Settled
 from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.statistics_buffer import StatisticsBuffer
+from pinlater.server.backends.unavailable import ChangeRefused
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.config.settings import Settings
 from pinlater.server.limits.stored_limits import StoredLimits
@@ -240,7 +241,10 @@ class Service:
         source, max_body_bytes = arguments.context.source, self._settings.max_body_bytes
         items = await offload(len(request.requests), checkpoints, request.requests, source, max_body_bytes)
         if items:
-            settled = await self._broker.checkpoint(request.queueName, items)
+            try:
+                settled = await self._broker.checkpoint(request.queueName, items)
+            except ChangeRefused as error:  # as for acks: what gives jobs back is kept until the store takes it
+                raise NoHealthyShards(str(error)) from error
             self._metrics.checkpoints.add(request.queueName, settled.changed)
             self._metrics.checkpoint_noops.add(request.queueName, settled.stale)
             if any(item.claim is not None for item in items):

@@ -21,6 +21,7 @@ from pinlater.server.backends.redis import RedisEndpoint, RedisShard, ServerChan
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 from pinlater.server.backends.sharded import ShardedStore, ShardFull, ShardSpec, ShardUnreachable
 from pinlater.server.backends.tls_files import TlsFiles
+from pinlater.server.backends.unavailable import ChangeRefused
 from pinlater.server.clock import elapsed_seconds
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 from tests.support.openssl import certificates
@@ -395,10 +396,10 @@ def test_after_changes_were_refused_claims_get_time_to_be_renewed(bench, service
     with service.client() as client:
         let_claim_expire(client)
         client.config_set("min-replicas-to-write", 1)
-        with pytest.raises(UnknownError, match="NOREPLICAS"):
+        with pytest.raises(ChangeRefused, match="NOREPLICAS"):
             bench.run(shard.checkpoint_jobs(QUEUE, renewal))
         if not is_seen:
-            with pytest.raises(UnknownError, match="NOREPLICAS"):
+            with pytest.raises(ChangeRefused, match="NOREPLICAS"):
                 bench.run(reaper.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000))
         client.config_set("min-replicas-to-write", 0)
     assert bench.run(reaper.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000)) == []

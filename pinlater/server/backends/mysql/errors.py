@@ -10,6 +10,7 @@ from asyncmy.errors import MySQLError
 
 from pinlater.errors import ShardConnectionFailed, UnknownError
 from pinlater.server.backends.sharded import ShardUnreachable
+from pinlater.server.backends.unavailable import ChangeRefused
 
 DEADLOCK, LOCK_WAIT_TIMEOUT = 1213, 1205
 DUPLICATE_KEY = 1062
@@ -71,11 +72,11 @@ class StatementRejected(UnknownError):
     """The database rejected a statement; nothing was changed."""
 
 
-class StatementTimeout(UnknownError):
+class StatementTimeout(ChangeRefused):
     """The database stopped a statement that took too long; nothing was changed."""
 
 
-class NoRoom(StatementRejected):
+class NoRoom(StatementRejected, ChangeRefused):
     """The disk of the database is full."""
 
 

@@ -25,6 +25,7 @@ from pinlater.server.backends.redis.connection import CALL_SECONDS, SharedConnec
 from pinlater.server.backends.redis.scripts import scripts
 from pinlater.server.backends.sharded import ShardFull, ShardUnreachable
 from pinlater.server.backends.store import parent_refused, queue_not_found
+from pinlater.server.backends.unavailable import ChangeRefused
 
 PREFIX = "pinlater:"
 """What all keys begin with, so that other programs can use the same server."""
@@ -214,5 +215,6 @@ class ScriptRunner:
             if isinstance(error, MovedError):
                 return key_moved(self.name)
         elif not text.startswith(_BUSY):
-            return UnknownError(f"shard {self.name} refused the call, nothing was changed: {_reason(error)}")
+            kind = ChangeRefused if text.startswith(_REJECTING_WRITES) else UnknownError
+            return kind(f"shard {self.name} refused the call, nothing was changed: {_reason(error)}")
         return ShardUnreachable(f"shard {self.name} cannot serve: {text}")

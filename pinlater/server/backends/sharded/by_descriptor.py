@@ -18,6 +18,7 @@ from pinlater.server.backends.sharded.partial_failure import partial_failure
 from pinlater.server.backends.sharded.shard import Shard
 from pinlater.server.backends.sharded.shard_group import ShardGroup
 from pinlater.server.backends.sharded.shard_registry import ShardRegistry
+from pinlater.server.backends.unavailable import ChangeRefused
 
 _I = TypeVar("_I", StoredAck, StoredCheckpoint)
 _T = TypeVar("_T")
@@ -177,7 +178,7 @@ async def _merge_results(
             total = _sum(total, Settled(0, sizes[name]))
         elif isinstance(result, BaseException):
             # If the call may succeed later, it has to be made again, whatever another shard says.
-            error = error if isinstance(error, ShardConnectionFailed) else result
+            error = error if isinstance(error, ShardConnectionFailed | ChangeRefused) else result
         else:
             total = _sum(total, result)
     if error is not None:

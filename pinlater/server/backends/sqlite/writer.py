@@ -30,6 +30,7 @@ from pinlater.server.backends.sqlite.families import Families
 from pinlater.server.backends.sqlite.inline_commits import InlineCommits
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import IdBlock, QueueTraits, SqliteTransaction
+from pinlater.server.backends.unavailable import ChangeRefused
 from pinlater.server.log_rate_limit import LogRateLimit
 
 log = logging.getLogger(__name__)
@@ -289,6 +290,7 @@ def _translate(error: Exception) -> Exception:
             "the disk did not confirm this change, so it was undone; if the server ends before it can store anything, "
             f"the change may come back: {error}"
         )
+    kind = ChangeRefused if isinstance(error, sqlite3.OperationalError) else UnknownError
     is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
     advice = "; free space on the disk of the server's DATA_DIR" if is_full else ""
-    return UnknownError(f"the store could not carry this out, nothing was changed: {error}{advice}")
+    return kind(f"the store could not carry this out, nothing was changed: {error}{advice}")
