@@ -14,6 +14,7 @@ from pinlater.model.keys import JobKey
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import JobFilter, Settled, covered
 from pinlater.server.backends.sharded import ShardUnreachable
+from pinlater.server.backends.unavailable import ChangeRefused
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 from tests.unit.server.backends.sharded.fake_shards import specs_of
 from tests.unit.server.backends.sharded.filling import CLAIM, fill
@@ -230,11 +231,12 @@ def test_an_ack_or_checkpoint_for_no_shard_does_not_spoil_the_others(fleet):
     assert sorted(fleet.asked_for("checkpoint")) == ["1", "2"]
 
 
-def test_acks_are_told_again_for_a_shard_that_is_away_though_another_refuses(fleet):
-    fleet.shards["2"].error = ShardConnectionFailed("gone")
+@pytest.mark.parametrize("error", [ShardConnectionFailed("not now"), ChangeRefused("not now")])
+def test_acks_are_told_again_for_a_shard_that_is_away_or_full_though_another_refuses(fleet, error):
+    fleet.shards["2"].error = error
     for refusing in ("1", "3"):
-        fleet.shards[refusing].error = UnknownError("the disk is full")
-        with pytest.raises(ShardConnectionFailed, match="gone"):
+        fleet.shards[refusing].error = UnknownError("never")
+        with pytest.raises(type(error), match="not now"):
             fleet.ack_dequeued_jobs(QUEUE, [ack_of(f"{QUEUE}:s{shard}:p1:1") for shard in "123"], [])
         fleet.shards[refusing].error = None
 
