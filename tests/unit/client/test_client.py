@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pinlater import AsyncClient, Client, JobState
-from pinlater.client import Ack, AsyncJobHandle, JobHandle, NewJob
+from pinlater.client import Ack, NewJob
 from pinlater.errors import (
     CallTimeout,
     CallUnsendable,
