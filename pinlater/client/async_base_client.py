@@ -24,7 +24,7 @@ from pinlater.client.retrying import CallRetries, is_retryable, shorten_wait
 from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.client.tracing_hooks import EnqueueTracer
 from pinlater.errors import CallTimeout, PinLaterError, ServerUnavailable
-from pinlater.jobs.batch import Batch, BatchOutcome
+from pinlater.jobs.batch import ALL_STORED, Batch, BatchOutcome
 from pinlater.jobs.batch_size import check_batch_size
 from pinlater.jobs.enqueue_options import CallOptions, EnqueueManyOptions, EnqueueOptions
 from pinlater.jobs.job import Job, check_class
@@ -133,8 +133,8 @@ class AsyncBaseClient(AsyncVerbs):
         Another program gets the handle by ``client.handle(descriptor, Batch)``, with ``pinlater.client.Batch``.
 
         If the program is killed before this returns, or no server or store can be reached any more (``CallError``,
-        ``ServerError``), the batch may wait for jobs that were never stored, until it is cancelled. A job that calls
-        the others (``context.call_all``) goes on instead.
+        ``ServerError``), the batch may wait for jobs that were never stored; it fails after a day. A job that calls the
+        others (``context.call_all``) goes on instead.
 
         Args:
             jobs: the jobs, of any classes; a single one is enough.
@@ -160,6 +160,8 @@ class AsyncBaseClient(AsyncVerbs):
             with self._trace_enqueue(None) as trace:
                 for part in parts(children, handle.descriptor, encoder(options, trace.trace, self._now), batch_size):
                     await self._execute(self._calls.enqueue_structs(part.queue, part.structs))
+            if children:
+                await handle.send(ALL_STORED, id=ALL_STORED)
         # Where the coroutine was dropped, nothing can be awaited any more.  # async only
         except GeneratorExit:  # async only
             raise  # async only

@@ -23,7 +23,7 @@ from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.client.tracing_hooks import EnqueueTracer
 from pinlater.client.verbs import Verbs
 from pinlater.errors import CallTimeout, PinLaterError, ServerUnavailable
-from pinlater.jobs.batch import Batch, BatchOutcome
+from pinlater.jobs.batch import ALL_STORED, Batch, BatchOutcome
 from pinlater.jobs.batch_size import check_batch_size
 from pinlater.jobs.enqueue_options import CallOptions, EnqueueManyOptions, EnqueueOptions
 from pinlater.jobs.job import Job, check_class
@@ -132,8 +132,8 @@ class BaseClient(Verbs):
         Another program gets the handle by ``client.handle(descriptor, Batch)``, with ``pinlater.client.Batch``.
 
         If the program is killed before this returns, or no server or store can be reached any more (``CallError``,
-        ``ServerError``), the batch may wait for jobs that were never stored, until it is cancelled. A job that calls
-        the others (``context.call_all``) goes on instead.
+        ``ServerError``), the batch may wait for jobs that were never stored; it fails after a day. A job that calls the
+        others (``context.call_all``) goes on instead.
 
         Args:
             jobs: the jobs, of any classes; a single one is enough.
@@ -159,6 +159,8 @@ class BaseClient(Verbs):
             with self._trace_enqueue(None) as trace:
                 for part in parts(children, handle.descriptor, encoder(options, trace.trace, self._now), batch_size):
                     self._execute(self._calls.enqueue_structs(part.queue, part.structs))
+            if children:
+                handle.send(ALL_STORED, id=ALL_STORED)
         except BaseException:
             with contextlib.suppress(PinLaterError):
                 handle.cancel(_INCOMPLETE)

@@ -29,7 +29,7 @@ def batch_job(size: int, then: Job | None, on_failure: Job | None) -> Batch:
     Raises:
         BodyInvalid: a field of ``then`` or ``on_failure`` cannot be written as JSON.
     """
-    return Batch(size=size, then=_next_job(then), on_failure=_next_job(on_failure))
+    return Batch(size=size, then=_next_job(then), on_failure=_next_job(on_failure), is_told=True)
 
 
 def _next_job(job: Job | None) -> NextJob | None:

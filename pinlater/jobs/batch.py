@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
+from pinlater.errors import EventTimeout
 from pinlater.jobs.job import Job, RawJob
 from pinlater.model.messages import MessageKind
 
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
 
 MESSAGE_NAME = "call/0/batch"
 """Name of the messages by which the jobs of a batch report that they have ended."""
+ALL_STORED = "all jobs stored"
+"""The event that the client sends to a batch when it has stored all of its jobs."""
+_PATIENCE_SECONDS = 86_400
 
 
 class BatchOutcome(NamedTuple):
@@ -63,17 +68,36 @@ class Batch(Job[BatchOutcome], name="pinlater.batch", queue="pinlater_batch", at
     """The parent of a batch's jobs: sleeps until all have ended, then enqueues the job that follows.
 
     Every worker knows this class, but none serves its queue: a batch is enqueued to the queue of the job that follows.
+
+    Attributes:
+        is_told: whether the client sends ``ALL_STORED``; those of older versions do not.
     """
 
     size: int
     then: NextJob | None = None
     on_failure: NextJob | None = None
+    is_told: bool = False
 
     async def run(self, context: JobContext) -> BatchOutcome:  # so that any worker can run it, also on an event loop
         """Wait until all jobs have ended; enqueue ``then`` if all succeeded, else ``on_failure``."""
-        kinds = cast("WorkflowContext", context).ends_of_children(MESSAGE_NAME, self.size)
+        before_wait = partial(self._wait_until_stored, context)
+        kinds = cast("WorkflowContext", context).ends_of_children(MESSAGE_NAME, self.size, before_wait)
         succeeded = sum(kind == MessageKind.SUCCEEDED for kind in kinds)
         following = self.then if succeeded == self.size else self.on_failure
         if following is not None:
             context.enqueue(RawJob(body=following.body), name="next", **following.options())
         return BatchOutcome(succeeded, self.size - succeeded)
+
+    def _wait_until_stored(self, context: JobContext) -> None:
+        """Return when all jobs are stored.
+
+        Otherwise the batch would wait forever if its client was killed before that, or if it was itself stored twice:
+        then the jobs belong to the other one.
+        """
+        if not self.is_told:
+            return
+        try:
+            context.wait_for(ALL_STORED, timeout=_PATIENCE_SECONDS)
+        except EventTimeout as error:
+            error.args = ("not told within a day that its jobs are stored: its client died, or this is a copy",)
+            raise

@@ -147,16 +147,18 @@ class ChildCalls:
             return again._replace(messages=messages | again.messages)
         return _Ended(messages, self._descriptors(call, use, positions, record))
 
-    def ends(self, name: str, count: int) -> list[ReceivedMessage]:
+    def ends(self, name: str, count: int, before_wait: Callable[[], object]) -> list[ReceivedMessage]:
         """Return the messages of children that somebody else has enqueued, once all have ended.
 
         Args:
             name: name of their messages.
             count: number of children, including those that are yet to be enqueued.
+            before_wait: called before the job waits for them.
         """
         self._context.go_on_to_wait()
         messages, missing = self._read_ends(name, range(count))
         if missing is not None:
+            before_wait()
             raise self._context.begin_wait(JobWaits([missing]))
         return list(messages.values())
 

@@ -129,17 +129,18 @@ class WorkflowContext(InterruptibleContext):
         self._record_progress()
         return self._calls.join(jobs, name, timeout=timeout, batch_size=batch_size, options=options)
 
-    def ends_of_children(self, name: str, count: int) -> list[int]:
+    def ends_of_children(self, name: str, count: int, before_wait: Callable[[], object]) -> list[int]:
         """Return how the children that a client enqueued for this job have ended, once all have.
 
         Args:
             name: name of their messages.
             count: number of children, including those that are yet to be enqueued.
+            before_wait: called before the job waits for them.
 
         Returns:
             A ``MessageKind`` for each.
         """
-        return [message.kind for message in self._calls.ends(name, count)]
+        return [message.kind for message in self._calls.ends(name, count, before_wait)]
 
     def wait_for(self, name: str, kind: Any = Any, *, timeout: float | None = None) -> Any:
         """Wait for an event; see ``JobContext.wait_for``."""

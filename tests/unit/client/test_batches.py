@@ -9,7 +9,9 @@ import pytest
 
 from pinlater import AsyncClient, Client, Discard, Job, RawJob
 from pinlater.client import Batch
-from pinlater.errors import EnqueueRejected, JobWasCancelled
+from pinlater.client.batch_jobs import batch_job, parts
+from pinlater.client.jobs import encoder
+from pinlater.errors import EnqueueRejected, JobFailed, JobWasCancelled
 from pinlater.jobs.batch import MESSAGE_NAME, BatchOutcome
 from pinlater.model.state import JobState
 from pinlater.testing import run_inline
@@ -290,3 +292,64 @@ def test_a_batch_that_is_dropped_with_its_event_loop_complains_of_nothing(local_
                 batch.close()  # as whoever drops it does; raises RuntimeError if it awaits something
 
     asyncio.run(scenario())
+
+
+DAY = 86_400
+
+
+@pytest.fixture
+def run_all(local_server):
+    return lambda: local_server.run_worker(Resize, Publish, queues=["albums", "photos"])
+
+
+def stored_by_a_client_that_was_stopped(server, job, children):
+    """Store what a client has stored of a batch that was stopped when so many of its jobs were stored."""
+    client = server.client(Resize, Publish)
+    descriptor = client.enqueue(job, queue="albums").descriptor
+    for part in parts(children, descriptor, encoder({}), 500):
+        client._execute(client._calls.enqueue_structs(part.queue, part.structs))
+    return client.handle(descriptor, Batch)
+
+
+def test_a_second_copy_of_a_batch_waits_for_a_day_and_nothing_follows(local_server, run_all):
+    """It is stored if the shard that has the first one does not answer when the client repeats the call."""
+    twin = stored_by_a_client_that_was_stopped(local_server, batch_job(1, Publish(album="pets"), None), [])
+    handle = local_server.client(Resize).batch(photos("cat.jpg"), then=Publish(album="pets"))
+    run_all()
+    assert handle.result(0) == (1, 0)
+    local_server.advance(DAY - 1)
+    assert run_all() == []
+    local_server.advance(2)
+    run_all()
+    with pytest.raises(JobFailed, match="not told within a day that its jobs are stored"):
+        twin.result(0)
+    assert done == ["cat.jpg", "publish pets 7"]
+
+
+def test_a_batch_whose_client_was_stopped_after_the_last_job_ends_as_if_it_was_not(local_server, run_all):
+    handle = stored_by_a_client_that_was_stopped(
+        local_server, batch_job(2, Publish(album="pets"), None), photos("cat.jpg", "dog.jpg")
+    )
+    run_all()
+    local_server.advance(DAY + 1)
+    run_all()
+    assert handle.result(0) == (2, 0)
+    assert done == ["cat.jpg", "dog.jpg", "publish pets 7"]
+
+
+def test_a_batch_that_is_stored_waits_for_its_jobs_without_a_limit(local_server, run_all):
+    handle = local_server.client(Resize, Publish).batch(photos("cat.jpg"), then=Publish(album="pets"), delay=9 * DAY)
+    run_all()
+    local_server.advance(9 * DAY + 1)
+    run_all()
+    assert handle.result(0) == (1, 0)
+
+
+def test_a_batch_of_an_older_client_waits_for_its_jobs_without_a_limit(local_server, run_all):
+    told = batch_job(1, Publish(album="pets"), None)
+    job = Batch(size=told.size, then=told.then)
+    handle = stored_by_a_client_that_was_stopped(local_server, job, [])
+    run_all()
+    local_server.advance(9 * DAY)
+    assert run_all() == []
+    assert handle.status().state is JobState.PENDING
