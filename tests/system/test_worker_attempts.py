@@ -41,6 +41,15 @@ class Import(Job, queue="attempts", attempts=2, backoff=Constant(0.1)):
         context.step("load", retrying(load, attempts=4, backoff=Constant(0.1)))
 
 
+class Reports(Job, queue="attempts", attempts=1):
+    async def run(self, context):
+        context.publish(stage="begun")
+        for done in range(3):
+            context.progress(done, 3)
+        context.publish(stage="last")
+        raise ValueError("at the third")
+
+
 class Stuck(Job, queue="attempts"):
     async def run(self, context):
         await asyncio.sleep(60)
@@ -48,10 +57,15 @@ class Stuck(Job, queue="attempts"):
 
 
 @pytest.fixture
-def worker(folder, client, start):
+def start_worker(folder, client, start):
     (folder / "attempts.py").write_text(JOBS)
     client.create_queue("attempts")
-    return start("--processes", 1, modules=("attempts",))
+    return lambda *options: start("--processes", 1, *options, modules=("attempts",))
+
+
+@pytest.fixture
+def worker(start_worker):
+    return start_worker()
 
 
 def test_steps_that_fail_spend_no_attempt_of_the_job_and_a_crash_gives_them_all_of_theirs(worker, client, folder):
@@ -72,3 +86,12 @@ def test_an_enqueue_says_how_long_and_when(worker, client):
     assert [(each.attempt, each.error) for each in failed] == [
         (number, "JobTimeout: it ran for longer than its timeout of 0.2 s") for number in (1, 2)
     ]
+
+
+@pytest.mark.parametrize("options", [(), ("--threads", 2), ("--concurrency", 2)])
+def test_the_last_reports_of_a_job_that_fails_are_shown(start_worker, client, options):
+    start_worker(*options)
+    job = put(client, "Reports", "attempts")
+    await_state(client, job, JobState.FAILED)
+    shown = client.lookup([job], include_body=True)[job]
+    assert (shown.progress.done, shown.published) == (2, {"stage": "last"})

@@ -32,10 +32,12 @@ class BodyContext(ClaimedContext):
     Attributes:
         tick_started_ms: epoch milliseconds at which the attempt of a periodic job started; None for other jobs.
         status_note: text for the job's custom status if this attempt is interrupted.
+        has_unsent_reports: whether progress or published fields wait for a save.
     """
 
     tick_started_ms: int | None = None
     status_note = ""
+    has_unsent_reports = False
     _job: Job
     _services: RunServices
     _saver: Saver
@@ -184,6 +186,7 @@ class BodyContext(ClaimedContext):
 
     def _encoded(self) -> Snapshot:
         self._last_body = body = self._body_to_save(self._settled_metadata())
+        self.has_unsent_reports = False
         return Snapshot(body)
 
     def _encoded_to_move(self) -> Snapshot:
@@ -195,4 +198,5 @@ class BodyContext(ClaimedContext):
         return snapshot if move is None else Snapshot(self._body_to_save(move.metadata), (move.message,))
 
     def _encoded_reports(self) -> Snapshot:
+        self.has_unsent_reports = False
         return Snapshot(with_reports(self._last_body, self._metadata))

@@ -9,6 +9,7 @@ from time import monotonic_ns
 
 from pinlater.errors import (
     BodyInvalid,
+    BodyTooLarge,
     ClaimLost,
     Discard,
     JobCancelled,
@@ -176,7 +177,11 @@ class EndedRun:
             at_seconds=context.server_seconds(),
         )
         failure = Failure(status, after_ms, ending, self._name)
-        return undo_first(context, failure, error, int(self._now() * 1000))
+        outcome = undo_first(context, failure, error, int(self._now() * 1000))
+        if isinstance(outcome, Failure) and context.has_unsent_reports:  # others carry the body, and with it the reports
+            with suppress(BodyTooLarge):
+                context.send_reports()
+        return outcome
 
     # Without spending an attempt
 

@@ -188,24 +188,28 @@ class RunContext(BodyContext):
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Report progress; see ``JobContext.progress``."""
         self._refuse_raw("progress")
-        self._metadata.progress = Progress(done, total, note)
+        self._metadata.progress, self.has_unsent_reports = Progress(done, total, note), True
+        self._record_progress()
         now = time.monotonic()
-        if self.run_limits is not None:
-            self.run_limits.record_progress(now)
         if self._sent_at is None:
             self._sent_at = now
         beats = 1 if self._next_save is None else 2  # checkpoints carry the progress, too, unless they are rare
         if now >= self._sent_at + beats * self.options.heartbeat:
-            self._send(self._encoded_reports, 0.0)  # without the record, which the job may be changing
+            self.send_reports()
 
     def publish(self, **fields: Any) -> None:
         """Show fields; see ``JobContext.publish``."""
         super().publish(**fields)
         self._record_progress()
+        self.has_unsent_reports = True
         now = time.monotonic()
         if self._published_at is None or now >= self._published_at + _PUBLISH_SECONDS:
             self._published_at = now
-            self._send(self._encoded_reports, 0.0)
+            self.send_reports()
+
+    def send_reports(self) -> None:
+        """Send progress and published fields, without the record, which the job may be changing; wait for no server."""
+        self._send(self._encoded_reports, 0.0)
 
     def enqueue(
         self,
