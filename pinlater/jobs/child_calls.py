@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pinlater.errors import EnqueueRejected, JobFailed, JobInterrupted, JoinTimeout, ResultInvalid, StepMismatch
+from pinlater.jobs.awaited_call import refuse_await
 from pinlater.jobs.batch_size import check_batch_size
 from pinlater.jobs.call_fingerprints import call_difference, call_fingerprint
 from pinlater.jobs.enqueue_options import CallOptions
@@ -137,6 +138,7 @@ class ChildCalls:
             raise self._timed_out(call.name, record)
         messages, missing = self._read_ends(self._message_name(use), positions)
         if missing is not None:  # otherwise all were enqueued, even if an attempt died before it saved that
+            refuse_await()
             self._enqueue_rest(call, use, positions, record)
             raise self._wait(missing, call.name, record)
         failed = [at for at in positions if messages[at].kind != _SUCCEEDED]

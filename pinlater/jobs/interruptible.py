@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Coroutine
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
-from inspect import CORO_CREATED, getcoroutinestate
 from threading import Lock, current_thread, get_ident
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 from weakref import WeakSet
 
 from pinlater.errors import JobInterrupted, StepMismatch, interruption_in
+from pinlater.jobs.awaited_call import refuse_await
 from pinlater.jobs.context import JobContext
 from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.jobs.waiting import JobWaits
 from pinlater.model.body_metadata import SagaMark
+
+if TYPE_CHECKING:
+    from pinlater.jobs.unawaited_steps import UnawaitedSteps
 
 _lock = Lock()
 """One for all contexts, since it is taken only when an attempt ends, and briefly."""
@@ -32,13 +34,13 @@ class InterruptibleContext(JobContext):
         thread: identifies the thread that runs the job.
         saga_failure: the exception that has left a saga which is neither finished nor undone; it fails the attempt even
             if the job catches it.
-        unawaited_steps: name of a step -> its coroutine, until that begins to run; None if there was none.
+        unawaited_steps: the steps that have to be awaited, until they have ended; None if there was none.
         reached_to_undo: finished steps of sagas that this attempt has passed.
     """
 
     thread: int
     saga_failure: BaseException | None = None
-    unawaited_steps: dict[str, Coroutine[Any, Any, Any]] | None = None
+    unawaited_steps: UnawaitedSteps | None = None
     reached_to_undo: frozenset[str] = frozenset()
     _waiting: WeakSet[object] | None = None
     """Tasks and threads of the job that wait for messages; None if there are none."""
@@ -60,7 +62,12 @@ class InterruptibleContext(JobContext):
                 self.interruption = self.interruption.joined(why)
 
     def begin_wait(self, why: JobWaits) -> JobWaits:
-        """End the attempt and return ``why`` to raise; other tasks and threads of the job may begin to wait, too."""
+        """End the attempt and return ``why`` to raise; other tasks and threads of the job may begin to wait, too.
+
+        Raises:
+            TypeError: the job awaits the call of the context that waits.
+        """
+        refuse_await()
         with _lock:
             if self._waiting is None:
                 self._waiting = WeakSet()
@@ -82,18 +89,8 @@ class InterruptibleContext(JobContext):
             raise found.again() from found.__cause__
 
     def check_awaited(self) -> TypeError | None:
-        """Return the error of a run that has ended although a step was never awaited, so has not run; None if none is.
-
-        A step whose task was cancelled before it began does not count: the job has decided that.
-        """
-        for name, step in (self.unawaited_steps or {}).items():
-            if getcoroutinestate(step) == CORO_CREATED:
-                step.close()
-                return TypeError(
-                    f"step {name!r} was not awaited, so it has not run: its function is a coroutine function; "
-                    f"write await context.step({name!r}, …), in an async def run"
-                )
-        return None
+        """Return the error of a run that has returned although a step was never awaited, so has not run; else None."""
+        return self.unawaited_steps.check(self.log) if self.unawaited_steps else None
 
     def new_saga_mark(self) -> SagaMark:
         """Return the mark of a job that has nothing to undo yet."""

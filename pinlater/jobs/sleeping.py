@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from pinlater.errors import JobSleeps
+from pinlater.jobs.awaited_call import refuse_await
 from pinlater.jobs.interruptible import InterruptibleContext
 from pinlater.jobs.times import check_seconds, epoch_seconds
 
@@ -31,7 +32,7 @@ def sleep_until(
         JobSleeps: the sleep begins.
         JobInterrupted: the attempt was already interrupted.
         SagaUndone: the job has given up.
-        TypeError: the moment is neither a datetime nor a number.
+        TypeError: the moment is neither a datetime nor a number, or the job awaits the sleep.
         ValueError: the moment is NaN, or more than 3000 years away, such as one in milliseconds.
     """
     context.go_on_to_wait()
@@ -41,6 +42,7 @@ def sleep_until(
     wake_seconds = epoch_seconds(moment, "sleep_until")
     if wake_seconds <= context.server_seconds():
         return
+    refuse_await()
     wake_ms = math.ceil(wake_seconds * 1000)
     save()
     sleeps[name] = wake_ms

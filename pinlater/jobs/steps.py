@@ -18,6 +18,7 @@ from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.jobs.step_failures import note_step
 from pinlater.jobs.step_functions import is_async
 from pinlater.jobs.step_records import MISSING, OnFinished, StepCall, StepRecords, ignore_finished
+from pinlater.jobs.unawaited_steps import UnawaitedSteps
 
 
 class Steps:
@@ -107,8 +108,9 @@ class Steps:
             return self._run_now(call)
         unawaited = self._context.unawaited_steps
         if unawaited is None:
-            unawaited = self._context.unawaited_steps = {}
-        unawaited[call.key] = coroutine = self._run_awaited(call, unawaited)
+            unawaited = self._context.unawaited_steps = UnawaitedSteps()
+        coroutine = self._run_in_view(call, unawaited)
+        unawaited.call(call.key, coroutine)
         return coroutine
 
     def _run_now(self, call: StepCall) -> Any:
@@ -137,8 +139,17 @@ class Steps:
         self.save()
         return result
 
-    async def _run_awaited(self, call: StepCall, unawaited: dict[str, Any]) -> Any:
-        unawaited.pop(call.key, None)
+    async def _run_in_view(self, call: StepCall, unawaited: UnawaitedSteps) -> Any:
+        unawaited.begin(call.key)
+        has_failed = True
+        try:
+            result = await self._run_awaited(call)
+            has_failed = False
+        finally:
+            unawaited.end(call.key, has_failed=has_failed)
+        return result
+
+    async def _run_awaited(self, call: StepCall) -> Any:
         self._context.go_on()
         if (result := self._recall(call)) is not MISSING:
             return result

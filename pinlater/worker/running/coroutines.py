@@ -25,6 +25,10 @@ def never_over() -> bool:
     return False
 
 
+def ignore_return() -> None:
+    """Do nothing."""
+
+
 class Coroutines:
     """Runs one coroutine at a time; what it left running is cancelled before the next one begins."""
 
@@ -35,19 +39,25 @@ class Coroutines:
         self._task: asyncio.Task[Any] | None = None
         self._is_over: Callable[[], bool] = never_over
 
-    def run(self, coroutine: Coroutine[Any, Any, Any], is_over: Callable[[], bool] = never_over) -> Any:
+    def run(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        is_over: Callable[[], bool] = never_over,
+        on_return: Callable[[], object] = ignore_return,
+    ) -> Any:
         """Run ``coroutine`` to its end and return its result. Raises what it raises.
 
         Args:
             coroutine: coroutine of a job.
             is_over: polled while it waits; each time that it returns True, the coroutine is cancelled.
+            on_return: called when it has returned, before tasks that it left go on or are cancelled.
         """
         runner = self._usable_runner()
         self._is_over = is_over
         group = TaskGroup(None)
         try:
             # In a new context: the runner's lives as long as the runner.
-            return runner.run(self._tracked(coroutine, group), context=copy_context())
+            return runner.run(self._tracked(coroutine, group, on_return), context=copy_context())
         finally:
             self._task, self._is_over = None, never_over
             self._end_leftovers(runner.get_loop(), group)
@@ -89,10 +99,14 @@ class Coroutines:
         task.get_loop().call_soon_threadsafe(task.cancel)
         return True
 
-    async def _tracked(self, coroutine: Coroutine[Any, Any, Any], group: TaskGroup) -> Any:
+    async def _tracked(
+        self, coroutine: Coroutine[Any, Any, Any], group: TaskGroup, on_return: Callable[[], object]
+    ) -> Any:
         self._task = asyncio.current_task()
         family.set(group)
-        return await coroutine
+        returned = await coroutine
+        on_return()
+        return returned
 
     def close(self) -> None:
         """Close the loop; not the runner, which would wait for threads that jobs left behind in the loop's executor."""

@@ -178,7 +178,7 @@ class EndedRun:
         )
         failure = Failure(status, after_ms, ending, self._name)
         outcome = undo_first(context, failure, error, int(self._now() * 1000))
-        if isinstance(outcome, Failure) and context.has_unsent_reports:  # others carry the body, and with it the reports
+        if isinstance(outcome, Failure) and context.has_unsent_reports:  # other outcomes carry them
             with suppress(BodyTooLarge):
                 context.send_reports()
         return outcome

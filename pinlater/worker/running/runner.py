@@ -173,14 +173,14 @@ class Runner:
     def _call(self, job: Job, context: RunContext) -> None:
         returned = job.run(context)
         if returned.__class__ is CoroutineType:
-            returned = self._coroutines.run(returned, context.check_stop)
+            returned = self._coroutines.run(returned, context.check_stop, context.check_awaited)
         if returned is not None or type(job) in self._with_result:
             context.record_returned(returned)
 
     def _call_with_middleware(self, job: Job, context: RunContext) -> None:
         if iscoroutinefunction(job.run):
             awaited = run_within(self._middleware, job, context, context.record_returned)
-            self._coroutines.run(awaited, context.check_stop)
+            self._coroutines.run(awaited, context.check_stop, context.check_awaited)
             return
         with within(self._middleware, job, context):
             self._call(job, context)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.worker.running.alarms import Alarms
-from pinlater.worker.running.coroutines import Coroutines, never_over
+from pinlater.worker.running.coroutines import Coroutines, ignore_return, never_over
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import within
 from pinlater.worker.running.run_limits import RunLimits
@@ -67,6 +67,11 @@ class LimitedCoroutines(Coroutines):
         super().__init__()
         self._limits = limits
 
-    def run(self, coroutine: Coroutine[Any, Any, Any], is_over: Callable[[], bool] = never_over) -> Any:
+    def run(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        is_over: Callable[[], bool] = never_over,
+        on_return: Callable[[], object] = ignore_return,
+    ) -> Any:
         """Run ``coroutine`` to its end and return its result. Raises what it raises, or ``JobTimeout``."""
-        return super().run(self._limits.limit_coroutine(coroutine), is_over)
+        return super().run(self._limits.limit_coroutine(coroutine), is_over, on_return)
