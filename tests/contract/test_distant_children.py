@@ -115,10 +115,10 @@ class Away:
     def __enter__(self):
         real = getattr(self._at, self._verb)
 
-        async def fail(*arguments):
+        async def fail(*arguments, **options):
             self.calls += 1
             if self._is_done:
-                await real(*arguments)
+                await real(*arguments, **options)
             raise ShardConnectionFailed("it is away")
 
         self._patch = self._monkeypatch.context()
@@ -229,6 +229,40 @@ def test_a_call_that_is_repeated_after_draining_has_begun_or_ended_stores_none_a
         names = backend.enqueue_jobs(OTHER, jobs, once=once)
     with draining(backend, None if is_drained_first else shard_of(parent)):
         assert backend.enqueue_jobs(OTHER, jobs, once=again(once)) == names
+
+
+def test_those_with_keys_of_a_shard_that_is_drained_meanwhile_are_not_stored_again(backend):
+    parent, _ = backend.started(b"parent")
+    jobs = [child_of(parent, at, key=JobKey(f"key {at}")) for at in range(12)]
+    once = new_key()
+    names = backend.enqueue_jobs(OTHER, jobs, once=once)
+    assert {shard_of(name) for name in names} == {"1", "2", "3"}
+    for drained in "123":
+        with draining(backend, drained):
+            assert backend.enqueue_jobs(OTHER, jobs, once=again(once)) == names
+
+
+def test_the_rest_of_those_with_keys_is_stored_on_other_shards_once(backend, monkeypatch):
+    """The first call has stored one part before a shard was away, which is then drained."""
+    parent, _ = backend.started(b"parent")
+    jobs, once = [child_of(parent, at, key=JobKey(f"key {at}")) for at in range(12)], new_key()
+
+    def homes():
+        return [shard_of(name) for name in backend.put(*[new_job(key=job.key) for job in jobs], queue=OTHER)]
+
+    *_, last = dict.fromkeys(homes())
+    at_last = backend.backend.group.registry.named(last).shard
+    with Away(monkeypatch, at_last, "enqueue_jobs"), pytest.raises(ServiceError):
+        backend.enqueue_jobs(OTHER, jobs, once=once)
+    first = unfinished(backend, parent)
+    backend.run(revive(backend))
+    with draining(backend, last):
+        names = backend.enqueue_jobs(OTHER, jobs, once=again(once))
+        assert [shard_of(name) for name in names] == homes()
+        assert backend.enqueue_jobs(OTHER, jobs, once=again(once)) == names
+    assert first
+    assert set(first) < set(names)
+    assert unfinished(backend, parent) == sorted(names)
 
 
 # Faults

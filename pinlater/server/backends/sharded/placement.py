@@ -131,7 +131,7 @@ async def store(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]
     for handle, places in groups:
         part = given.part(places)
         try:
-            stored = await _store_together(registry, handle, part, call)
+            stored = await _store_part(registry, handle, part, call)
         except ServiceError as error:
             raise _stored_in_part(error, names, list(map(given.unique_key_of, given.jobs))) from error
         for place, name in zip(places, stored, strict=True):
@@ -174,6 +174,17 @@ async def _check_that_all_answer(handles: Sequence[ShardHandle]) -> None:
 
 async def _ping(shard: Shard) -> None:
     await shard.ping()
+
+
+async def _store_part(
+    registry: ShardRegistry, handle: ShardHandle | None, part: NewJobs[_J], call: StoreCall[_J]
+) -> list[str]:
+    """Store one part of a call; jobs whose key has selected a shard that takes no more go where it selects now."""
+    once = part.once
+    if once is None or handle is None or not handle.spec.is_dequeue_only or not any(part.keys()):
+        return await _store_together(registry, handle, part, call)
+    known = await _stored_before(registry, part, once, must_know=True)
+    return await store(registry, part, call) if known is None else known
 
 
 async def _store_together(
@@ -263,15 +274,24 @@ async def _parts(registry: ShardRegistry, given: NewJobs[_J]) -> list[tuple[Shar
 
     Jobs that may go to any shard go with others, since fewer calls mean fewer partial failures. They come last.
     """
-    groups = _places(registry, given)
+    groups = await _places_before(registry, given) or _places(registry, given, registry.enqueueable)
     last = await _companion(registry, given, groups) if None in groups else None
     if last is not None:
         groups[last] += groups.pop(None)
     return sorted(((handle, sorted(places)) for handle, places in groups.items()), key=lambda group: group[0] is last)
 
 
-def _places(registry: ShardRegistry, given: NewJobs[_J]) -> Places:
-    handles = registry.enqueueable
+async def _places_before(registry: ShardRegistry, given: NewJobs[_J]) -> Places | None:
+    """Return the places of repeated children with keys before some shards took no new jobs; None: not stored so."""
+    is_repeat = given.once is not None and given.once.is_repeat
+    if not is_repeat or len(registry.enqueueable) == len(registry) or not given.have_parents or not any(given.keys()):
+        return None
+    groups = _places(registry, given, list(registry))
+    bound = {handle: given.part(sorted(places)) for handle, places in groups.items() if handle is not None}
+    return groups if await _stored_parts(bound) else None
+
+
+def _places(registry: ShardRegistry, given: NewJobs[_J], handles: Sequence[ShardHandle]) -> Places:
     if not handles:
         raise no_healthy_shards()
     alike: defaultdict[tuple[str | None, str | None], list[int]] = defaultdict(list)
