@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import msgspec
 
-from pinlater.errors import JobInterrupted, JobSleeps, QueueNotFound, StepMismatch
+from pinlater.errors import JobInterrupted, JobSleeps, PinLaterError, StepMismatch
 from pinlater.jobs.body_codec import encode_body, encoded_unknown_fields
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.outside_steps import steps_name
@@ -72,16 +72,21 @@ class BodyContext(ClaimedContext):
             self._body_when_interrupted = self._last_body
         super().note_interruption(why)
 
+    @property
+    def _may_repeat(self) -> bool:
+        """Whether the job may have enqueued others before without an answer."""
+        return self.attempt > 1 or self._metadata.mismatch is not None
+
     def refuse_record(self, step: str, error: StepMismatch) -> NoReturn:
         """Let the job wait for code that fits its recorded steps; when it has waited long enough, raise the error."""
         self.wait_for_deployment(step, error)
 
-    def wait_for_deployment(self, key: str, error: StepMismatch | QueueNotFound) -> NoReturn:
+    def wait_for_deployment(self, key: str, error: PinLaterError) -> NoReturn:
         """Let the job wait for what a deployment will bring; when it has waited long enough, raise the error.
 
         Args:
             key: identifies what it waits for.
-            error: says what is missing.
+            error: says what is missing; its class is one of ``REASONS``.
         """
         now_ms, give_up_seconds = int(self.server_seconds() * 1000), self._services.unknown_seconds
         wait = mismatch_wait(self._metadata.mismatch, key, error, now_ms=now_ms, give_up_seconds=give_up_seconds)

@@ -1,8 +1,8 @@
-"""Lets jobs wait if a deployment has left them without what they need, no attempt spent.
+"""Lets jobs wait for what others have to bring back, no attempt spent.
 
 Either their recorded steps do not fit the code of this worker, because a workflow was changed in a way that its running
 jobs cannot follow. Or they enqueue others in a queue that nobody has created. The next deployment, or a return to the
-last one, lets them continue; so they are not considered failed for days.
+last one, lets them continue; so they are not considered failed for days. Or the others belong on a shard that is away.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pinlater.errors import PinLaterError, QueueNotFound, StepMismatch
+from pinlater.errors import NoHealthyShards, PinLaterError, QueueNotFound, ShardConnectionFailed, StepMismatch
 from pinlater.model.body_metadata import MismatchMark
 from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.counters import MISMATCH, NO_QUEUE
@@ -25,7 +25,7 @@ class WaitReason(NamedTuple):
 
     Attributes:
         what: what it waits for, in words.
-        ending: how the wait is counted.
+        ending: how the wait is counted; empty: as a sleep.
     """
 
     what: str
@@ -35,6 +35,8 @@ class WaitReason(NamedTuple):
 REASONS: dict[type[BaseException | None], WaitReason] = {
     StepMismatch: WaitReason("code that fits its steps", MISMATCH),
     QueueNotFound: WaitReason("a queue", NO_QUEUE),
+    ShardConnectionFailed: WaitReason("a shard", ""),
+    NoHealthyShards: WaitReason("a shard", ""),
 }
 """Errors that let a job wait instead of failing."""
 
@@ -66,7 +68,7 @@ def mismatch_wait(
 
     Args:
         known: the mark in its body; None: there is none.
-        step: key of the step that does not fit, or of the queue that is missing.
+        step: key of the step that does not fit, or of the queue whose jobs cannot be stored.
         error: says what does not fit, or is missing; its class is one of ``REASONS``.
         now_ms: epoch milliseconds of the server's clock.
         give_up_seconds: how long a job waits in all; None: not at all.

@@ -14,7 +14,7 @@ from threading import get_ident
 from typing import Any, TypeVar, Unpack
 
 from pinlater.client.jobs import encoder, queue_of
-from pinlater.errors import JobExpired, JobInterrupted, QueueNotFound
+from pinlater.errors import JobExpired, JobInterrupted, NoHealthyShards, QueueNotFound, ShardConnectionFailed
 from pinlater.jobs.body_codec import options_of
 from pinlater.jobs.cursor import iterate
 from pinlater.jobs.enqueue_options import FollowUpOptions
@@ -230,7 +230,7 @@ class RunContext(BodyContext):
         target = queue_of(job, options.get("queue"))
         with self._sending(target) as sending:
             struct = encoder(options, sending.trace, self.server_seconds).struct(job)
-            follow_up = FollowUps(target, [struct], idempotency_key(key, self._created_at_ms), self.attempt > 1)
+            follow_up = FollowUps(target, [struct], idempotency_key(key, self._created_at_ms), self._may_repeat)
             [descriptor] = self._enqueue(follow_up)
             sending.record_stored([target], 1, descriptor)
         enqueued[use] = descriptor
@@ -238,12 +238,12 @@ class RunContext(BodyContext):
         return descriptor
 
     def _enqueue(self, follow_ups: FollowUps) -> list[str]:
-        """Enqueue other jobs; if their queue is missing, wait for it."""
+        """Enqueue other jobs; if their queue is missing, or the shard that they belong on is away, wait for it."""
         missing = f"queue {follow_ups.queue}"
         try:
             with self._while_calling(self._services.patience_seconds):
                 stored = self._saver.enqueue(follow_ups, self._services.patience_seconds)
-        except QueueNotFound as error:
+        except (QueueNotFound, ShardConnectionFailed, NoHealthyShards) as error:
             self.wait_for_deployment(missing, error)
         self._metadata.accept_record(missing)
         return stored
@@ -259,7 +259,7 @@ class RunContext(BodyContext):
         return ServerLink(
             MessagePages(self._saver, self.descriptor, patience_seconds),
             created_at_ms=self._created_at_ms,
-            may_repeat=self.attempt > 1,
+            may_repeat=self._may_repeat,
             patience_seconds=patience_seconds,
             now=self._services.now,
             calling=self._while_calling,

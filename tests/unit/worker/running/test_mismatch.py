@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from pinlater import Job, JobSleeps
-from pinlater.errors import QueueNotFound, StepMismatch
+from pinlater.errors import NoHealthyShards, QueueNotFound, ShardConnectionFailed, StepMismatch
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.model.body_metadata import BodyMetadata, MismatchMark, read_metadata
 from pinlater.testing import FakeContext
+from pinlater.testing.clock import MovableClock
 from pinlater.worker.running.mismatch import mismatch_wait
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.outcome import Failure, Interruption
@@ -149,6 +150,36 @@ def test_a_missing_queue_is_waited_for_and_after_days_a_failed_attempt():
     runner.close()
     assert endings == ["no_queue", "slept", "no_queue", "failed"]
     assert "QueueNotFound: there is no queue 'albums'" in outcome.status
+
+
+class ShardAway(Saver):
+    """Cannot store other jobs, as far as it knows, until ``is_there``."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error, self.is_there, self.repeats = error, False, []
+
+    def enqueue(self, follow_ups, _seconds):
+        self.repeats.append(follow_ups.may_be_there)
+        if not self.is_there:
+            raise self.error
+        return [f"{follow_ups.queue}:s1:p1:1"]
+
+
+@pytest.mark.parametrize("error", [ShardConnectionFailed, NoHealthyShards])
+def test_a_shard_that_is_away_is_waited_for_and_after_days_a_failed_attempt(error):
+    saver, clock = ShardAway(error("shard 2 does not answer")), MovableClock()
+    runner = Runner(JobCodec([Follows]), ["Follows"], saver, 30.0, now=clock.now_seconds, unknown_seconds=DAY)
+    body, endings = encode_body(Follows()), []
+    for seconds, saver.is_there in ((0, False), (100, False), (DAY, False), (1, True)):
+        clock.advance(seconds)
+        outcome = runner.run(batch_of("albums:s1:p1:7", bodies=[body], row=new_row()), 0, 0)
+        endings.append((outcome.ending, "shard 2 does not answer" in outcome.status))
+        body = outcome.body if isinstance(outcome, Interruption) else body
+    runner.close()
+    assert endings == [("slept", True), ("slept", False), ("failed", True), ("slept", False)]
+    assert saver.repeats == [False, True, True, True], "so that what was stored without an answer is found"
+    assert read_metadata(body).mismatch is None
 
 
 class Swallows(Album, queue="albums"):
