@@ -46,9 +46,11 @@ def migrate_queue(
     and workers to the target, then move the remaining jobs: they are claimed at the source, so that no job is both run
     there and moved. Running jobs end at the source; those that fail are moved.
 
+    Jobs that have called others or waited for events stay at the source, and so do the called ones: let them end there.
+
     The command can be interrupted and repeated: a job that is pending at the target is not stored twice. A repeated
     --copy stores ended jobs twice. Jobs on a shard that does not answer are not seen: see that all do (pinlater doctor
-    --admin), and repeat the command. Exit status 1 if jobs were still running at the source at the end.
+    --admin), and repeat the command. Exit status 1 if jobs have stayed at the source, or were still running there.
     """
     name = new_name or queue
     if not QUEUE_NAME.fullmatch(name):
@@ -65,7 +67,13 @@ def migrate_queue(
         click.echo(
             f"{some_jobs(running)} still running at the source; repeat the command when they have ended", err=True
         )
-    return 1 if running else 0
+    if migration.left:
+        click.echo(
+            f"{some_jobs(len(migration.left))} stay at the source, since they have called other jobs or waited for "
+            "events, or another job waits for them; let workers run them there",
+            err=True,
+        )
+    return 1 if running or migration.left else 0
 
 
 def _migrate(migration: Migration, expected: int, *, copy: bool, patience_seconds: float) -> int:

@@ -61,9 +61,9 @@ def move_jobs(
     migrate-queue".
 
     A due job can run in the target queue after ten seconds, when it is certain that no worker of the old queue has it.
-    Jobs that a worker claims in the meantime are not moved, nor are jobs whose unique key exists in the target queue.
-    The command can be interrupted and repeated: no job is lost, and none is moved twice. ^C stops after the current
-    batch.
+    Jobs that a worker claims in the meantime are not moved, nor are jobs whose unique key exists in the target queue,
+    jobs that have called others or waited for events, and jobs that others wait for. The command can be interrupted and
+    repeated: no job is lost, and none is moved twice. ^C stops after the current batch.
 
     Without --yes, exit status 1 if the answer is no or there are no jobs to move.
     """
@@ -84,6 +84,9 @@ def move_jobs(
             _MOVE.run_in_batches(found, lambda part: client.move_these(move, part))
     _MOVE.report(len(found) if dry_run else move.moved, dry_run=dry_run, as_json=session.as_json, left=move.left)
     if move.left:
-        reason = f"claimed or changed in the meantime, or {to} has a job with the same unique key"
+        reason = (
+            f"claimed or changed in the meantime, {to} has a job with the same unique key, they have called other jobs "
+            "or waited for events, or another job waits for them"
+        )
         click.echo(f"{some_jobs(move.left)} stayed in {queue}: {reason}", err=True)
     return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pinlater.client.batches import split_by_bytes
@@ -11,8 +11,9 @@ from pinlater.client.chunks import LookupSizer, with_unique_key
 from pinlater.client.client import Client
 from pinlater.client.kept_results import kept_name, with_results
 from pinlater.client.same_store import have_one_store
+from pinlater.client.tied_jobs import is_tied
 from pinlater.errors import PinLaterError
-from pinlater.model.attempts import Ack
+from pinlater.model.attempts import Ack, Checkpoint
 from pinlater.model.jobs import JobInfo
 from pinlater.model.messages import ReceivedMessage
 from pinlater.model.state import JobState
@@ -23,6 +24,8 @@ LEASE_SECONDS = 300.0
 
 _MOVED_STATUS = "moved to queue {} of another store\n"
 _POLL_SECONDS = 1.0
+_LEFT_SECONDS = 60.0
+"""When a due job that was claimed but stays at the source is due again."""
 
 
 class SourceKeepsJobs(PinLaterError):
@@ -73,6 +76,7 @@ class Migration:
         with_succeeded: whether to migrate succeeded jobs, too.
         on_progress: called after each batch with its size.
         moved: number of jobs migrated so far.
+        left: descriptors of jobs that stay at the source, see ``is_tied``.
     """
 
     source: Client
@@ -82,6 +86,7 @@ class Migration:
     with_succeeded: bool = False
     on_progress: Callable[[int], object] = lambda _: None
     moved: Moved = field(default_factory=Moved)
+    left: set[str] = field(default_factory=set)
     _lookups: LookupSizer = field(default_factory=LookupSizer)
     _ordered: list[str] = field(default_factory=list)  # descriptors that were left for the end, the last job first
 
@@ -160,6 +165,16 @@ class Migration:
                 count = self._import(jobs)
                 self.source.ack(self.queue, [Ack(job.descriptor, claims[job.descriptor], status) for job in jobs])
                 self._record(JobState.PENDING, future=False, count=count)
+            self._give_back({name: claim for name, claim in claims.items() if name in self.left})
+
+    def _give_back(self, claims: Mapping[str, str | None]) -> None:
+        """Let claimed jobs that stay at the source be due again later, no attempt spent."""
+        if claims:
+            later_ms = int((time.time() + _LEFT_SECONDS) * 1000)
+            given_back = [
+                Checkpoint(name, claim, move_to_pending=True, run_after_ms=later_ms) for name, claim in claims.items()
+            ]
+            self.source.checkpoint(self.queue, given_back)
 
     # Copy and move
 
@@ -211,7 +226,11 @@ class Migration:
         for some in self._lookups.split(descriptors):
             found = self.source.lookup(some, include_body=True)
             self._lookups.record(found.values())
-            yield from (self._whole(found[descriptor]) for descriptor in some if descriptor in found)
+            for job in [found[descriptor] for descriptor in some if descriptor in found]:
+                if is_tied(job):
+                    self.left.add(job.descriptor)
+                else:
+                    yield self._whole(job)
 
     def _whole(self, job: JobInfo) -> JobInfo:
         name, messages = kept_name(job), list[ReceivedMessage]()

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from pinlater.client.batches import split_by_bytes
 from pinlater.client.chunks import LookupSizer, with_unique_key
 from pinlater.client.kept_results import kept_name, with_results
+from pinlater.client.tied_jobs import is_tied
 from pinlater.errors import CallError, PinLaterError, ServerError
 from pinlater.model.jobs import JobInfo
 from pinlater.model.messages import ReceivedMessage
@@ -65,7 +66,8 @@ class Move:
         state: PENDING or FAILED; jobs in any other state are skipped.
         attempts: attempts with which FAILED jobs become PENDING; None leaves them FAILED.
         moved: number of jobs moved so far.
-        left: number of jobs skipped: in another state, deleted, or with a unique key that is taken in ``to``.
+        left: number of jobs skipped: in another state, deleted, with a unique key that is taken in ``to``, or tied to
+            their descriptor, since they have called others or waited for events, or another job waits for them.
 
     Raises:
         ValueError: the two queues are the same, or the state is neither PENDING nor FAILED.
@@ -99,7 +101,7 @@ class Move:
         for some in self._lookups.split(descriptors):
             found = yield calls.lookup(some, include_body=True)
             self._lookups.record(found.values())
-            there = [found[name] for name in some if name in found and found[name].state is self.state]
+            there = [found[name] for name in some if name in found and self._can_move(found[name])]
             jobs = []
             for job in there:
                 jobs.append((yield from _whole(calls, job)))  # noqa: PERF401 - a comprehension cannot yield
@@ -107,6 +109,9 @@ class Move:
             for chunk in split_by_bytes(jobs):
                 yield from self._move_chunk(calls, chunk)
         return self.moved - moved_before
+
+    def _can_move(self, job: JobInfo) -> bool:
+        return job.state is self.state and not is_tied(job)
 
     def _move_chunk(self, calls: Calls, jobs: list[JobInfo]) -> Generator[Call[Any], Any, None]:
         copies = yield from self._store(calls, jobs)

@@ -299,6 +299,12 @@ def read_published(body: bytes | None) -> dict[str, Any]:
     return _read_leniently(body).published
 
 
+def awaits_messages(body: bytes | None) -> bool:
+    """Return whether a body records calls of other jobs, or events; their messages are stored with the job itself."""
+    found = _read_leniently(body)
+    return bool(found.calls or found.events)
+
+
 def _read_leniently(body: bytes | None) -> BodyMetadata:
     try:
         return BodyMetadata() if body is None else read_metadata(body)

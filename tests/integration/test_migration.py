@@ -15,8 +15,11 @@ from pinlater.client import Ack, Checkpoint, JobKey, NewJob
 from pinlater.client.migration import Migration, SourceKeepsJobs
 from pinlater.client.moving import Move
 from pinlater.jobs.outside_steps import StepResults
-from pinlater.model.messages import Message
+from pinlater.jobs.waiting import ENDLESS_MS
+from pinlater.model.messages import Message, MessageWait, Parent
 from tests.support.server import ROOT, ServerProcess
+
+BATCH = b'{"job":"pinlater.batch","size":2}'
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +131,26 @@ def test_a_queue_that_does_not_exist_is_not_created_at_the_target(servers, targe
     assert (done.returncode, done.stdout) == (1, "")
     assert "there is no queue 'pins'" in done.stderr
     assert target.queue_names() == set()
+
+
+@pytest.mark.parametrize("options", [[], ["--copy"]])
+def test_jobs_that_messages_are_for_or_that_others_wait_for_stay(servers, source, target, options):
+    """A copy would wait for ever for what has been, or will be, sent to the original."""
+    bodies = b"{}", b'{"$calls":{"part":{"count":1,"batch":1}}}', b'{"$events":{"paid":{"here":1}}}', b"parent", BATCH
+    names = source.enqueue_jobs("pins", [NewJob(body, attempts=2) for body in bodies])
+    asleep, *others = source.dequeue_jobs("pins", 5)
+    waits = [MessageWait("event/paid", 1)]
+    source.checkpoint("pins", [Checkpoint(asleep.descriptor, asleep.claim, None, True, ENDLESS_MS, waits_for=waits)])
+    source.checkpoint("pins", [Checkpoint(job.descriptor, job.claim, None, True) for job in others])
+    names += source.enqueue_jobs("pins", [NewJob(b"child", parent=Parent(names[3], "call/0/part", 0))])
+    done = subprocess.run(**command(servers, *options, "--patience", "0"), capture_output=True, timeout=60, check=False)
+    assert (done.returncode, "5 jobs stay at the source" in done.stderr) == (1, True)
+    assert [job.body for job in target.dequeue_jobs("pins", 9)] == [b"parent"]
+    left = source.lookup(names)
+    moved = [] if options else [names[3]]
+    assert [name for name in names if left[name].state is not JobState.PENDING] == moved
+    assert {left[name].attempts_remaining for name in names[:3]} == {2}
+    assert source.read_messages(names[3], "call/0/part") == []
 
 
 def test_running_jobs_end_at_the_source(servers, source, target):

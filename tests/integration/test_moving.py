@@ -8,14 +8,17 @@ import time
 import pytest
 
 from pinlater import AsyncClient, Client, JobState
-from pinlater.client import Ack, Move, NewJob
+from pinlater.client import Ack, Checkpoint, Move, NewJob
 from pinlater.client.chunks import with_unique_key
 from pinlater.errors import CallTimeout, UnknownError
+from pinlater.jobs.waiting import ENDLESS_MS
+from pinlater.model.messages import MessageWait, Parent
 from tests.support.server import ServerProcess
 from tests.support.stores import STORES
 
 OLD, NEW = "email", "email_big"
 PENDING, FAILED = JobState.PENDING, JobState.FAILED
+BATCH = b'{"job":"pinlater.batch","size":2}'
 
 
 @pytest.fixture(scope="module", params=STORES)
@@ -120,6 +123,20 @@ def test_jobs_that_are_not_as_they_were_stay(client, at_once):
     move = Move(OLD, NEW, PENDING)
     assert client.move_these(move, names) == 1
     assert (move.left, bodies_in(client, NEW, PENDING)) == (2, [b"there"])
+
+
+def test_jobs_that_messages_are_for_or_that_others_wait_for_stay(client, at_once):
+    """A copy would wait for ever for what has been, or will be, sent to the original."""
+    bodies = b"{}", b'{"$calls":{"part":{"count":1,"batch":1}}}', b'{"$events":{"paid":{"here":1}}}', b"parent", BATCH
+    names = client.enqueue_jobs(OLD, [NewJob(body) for body in bodies])
+    taken = client.dequeue_jobs(OLD, 5)
+    wait = [MessageWait("event/paid", 1)]
+    client.checkpoint(OLD, [Checkpoint(taken[0].descriptor, taken[0].claim, None, True, ENDLESS_MS, waits_for=wait)])
+    client.checkpoint(OLD, [Checkpoint(job.descriptor, job.claim, None, True) for job in taken[1:]])
+    names += client.enqueue_jobs(OLD, [NewJob(b"child", parent=Parent(names[3], "call/0/part", 0))])
+    move = Move(OLD, NEW, PENDING)
+    assert client.move_these(move, names) == 1
+    assert (move.left, bodies_in(client, NEW, PENDING)) == (5, [b"parent"])
 
 
 def test_a_worker_that_is_faster_keeps_its_job(client):

@@ -29,6 +29,8 @@ _DEFAULT_ATTEMPTS = 20
 _UNITS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}
 _OF_ALL_RUNS = frozenset({"$policy", "$again", "$trace", "$previous"})
 """PinLater's own fields that a job keeps if it begins anew; the others record what it has done."""
+_OF_DESCRIPTOR = frozenset({"$calls", "$events"})
+"""Fields that no copy keeps: the messages that they count on are stored with the old job, and deleted with it."""
 
 
 class _Settings(NamedTuple):
@@ -190,6 +192,7 @@ def _edited_body(form: Form, info: JobInfo) -> bytes:
     elif kept_name(info) is not None:  # the results would be deleted with the old job
         problem = "the results of its finished steps are missing, or too large for one job; let it begin anew"
         raise RequestRefused(409, f"{problem}. Nothing was changed", f"/job/edit?id={info.descriptor}")
+    kept = {name: value for name, value in kept.items() if name not in _OF_DESCRIPTOR}
     changed: dict[str, Any] = json.loads(body)
     return json.dumps(changed | kept, ensure_ascii=False, separators=(",", ":")).encode() if kept else body
 

@@ -211,13 +211,14 @@ def test_a_job_with_a_unique_key_that_a_worker_takes_meanwhile_keeps_it(local_se
 
 
 def test_finished_steps_are_kept_on_demand(browser, client):
-    body = b'{"job":"Send","user_id":42,"name":"ada","$steps":{"a":1},"$policy":{"timeout":5.0}}'
+    messages_of = b'"$calls":{"part":{"count":1,"batch":1}},"$events":{"paid":{"here":1}}'
+    body = b'{"job":"Send","user_id":42,"name":"ada","$steps":{"a":1},"$policy":{"timeout":5.0},' + messages_of + b"}"
     name = failed(client, body)
     edited(browser, name)
     assert own_fields(only_job(client).body)[2] == {"$policy": {"timeout": 5.0}}
     client.delete_these("pins", [only_job(client).descriptor], JobState.PENDING)
     edited(browser, failed(client, body), keeps_steps="on")
-    assert own_fields(only_job(client).body)[2].keys() == {"$steps", "$policy"}
+    assert own_fields(only_job(client).body)[2].keys() == {"$steps", "$policy"}, "the rest was deleted with it"
 
 
 def failed_with_results_outside(client, results):
