@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import NoReturn
 
 import msgspec
 
+from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.errors import JobInterrupted, JobSleeps, PinLaterError, StepMismatch
 from pinlater.jobs.body_codec import encode_body, encoded_unknown_fields
 from pinlater.jobs.job import Job, RawJob
@@ -24,6 +27,9 @@ from pinlater.worker.running.claimed_context import ClaimedContext
 from pinlater.worker.running.mismatch import mismatch_wait
 from pinlater.worker.running.run_services import RunServices
 from pinlater.worker.session.saver import Saver, Snapshot
+
+_OWN_SHARD = "shard of the job"
+"""Key under which a job waits for its own shard; it is not the name of a step."""
 
 
 class BodyContext(ClaimedContext):
@@ -94,6 +100,15 @@ class BodyContext(ClaimedContext):
             raise error
         self._metadata.mismatch, self.status_note = wait.mark, wait.status
         raise self.interrupt(JobSleeps(wait.until_ms)) from error
+
+    @contextmanager
+    def _reading_of_own_shard(self) -> Iterator[None]:
+        """Let the job wait if its own shard is away while it reads its messages."""
+        try:
+            yield
+        except STORE_OUT_OF_REACH as error:
+            self.wait_for_deployment(_OWN_SHARD, error)
+        self._metadata.accept_record(_OWN_SHARD)
 
     def body(self) -> bytes:
         """Encode the job as it is now, including results of steps that are not known to be stored outside.

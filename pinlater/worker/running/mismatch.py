@@ -13,7 +13,8 @@ import socket
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pinlater.errors import NoHealthyShards, PinLaterError, QueueNotFound, ShardConnectionFailed, StepMismatch
+from pinlater.client.servers import STORE_OUT_OF_REACH
+from pinlater.errors import PinLaterError, QueueNotFound, StepMismatch
 from pinlater.model.body_metadata import MismatchMark
 from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.counters import MISMATCH, NO_QUEUE
@@ -35,8 +36,7 @@ class WaitReason(NamedTuple):
 REASONS: dict[type[BaseException | None], WaitReason] = {
     StepMismatch: WaitReason("code that fits its steps", MISMATCH),
     QueueNotFound: WaitReason("a queue", NO_QUEUE),
-    ShardConnectionFailed: WaitReason("a shard", ""),
-    NoHealthyShards: WaitReason("a shard", ""),
+    **dict.fromkeys(STORE_OUT_OF_REACH, WaitReason("a shard", "")),
 }
 """Errors that let a job wait instead of failing."""
 

@@ -14,7 +14,8 @@ from threading import get_ident
 from typing import Any, TypeVar, Unpack
 
 from pinlater.client.jobs import encoder, queue_of
-from pinlater.errors import JobExpired, JobInterrupted, NoHealthyShards, QueueNotFound, ShardConnectionFailed
+from pinlater.client.servers import STORE_OUT_OF_REACH
+from pinlater.errors import JobExpired, JobInterrupted, QueueNotFound
 from pinlater.jobs.body_codec import options_of
 from pinlater.jobs.cursor import iterate
 from pinlater.jobs.enqueue_options import FollowUpOptions
@@ -51,12 +52,10 @@ SPARE_ATTEMPTS = 3
 poison."""
 _RETRY_SECONDS = 1.0
 """Delay after a checkpoint that no server saved."""
-
 _PUBLISH_SECONDS = 1.0
 """Shortest time between two sends of published fields."""
 
 _AT_ONCE = nullcontext()
-
 _T = TypeVar("_T")
 
 _unchanged: Encode = partial(Snapshot, None)
@@ -243,7 +242,7 @@ class RunContext(BodyContext):
         try:
             with self._while_calling(self._services.patience_seconds):
                 stored = self._saver.enqueue(follow_ups, self._services.patience_seconds)
-        except (QueueNotFound, ShardConnectionFailed, NoHealthyShards) as error:
+        except (QueueNotFound, *STORE_OUT_OF_REACH) as error:
             self.wait_for_deployment(missing, error)
         self._metadata.accept_record(missing)
         return stored
@@ -263,6 +262,7 @@ class RunContext(BodyContext):
             patience_seconds=patience_seconds,
             now=self._services.now,
             calling=self._while_calling,
+            reading=self._reading_of_own_shard,
             tracing=self._sending,
             send=self._enqueue,
         )

@@ -27,6 +27,7 @@ class ServerLink:
         patience_seconds: how long to retry while no server is reachable.
         now: returns epoch seconds of the server's clock.
         calling: returns a context for a call, during which the job does not count as stalled.
+        reading: returns a context for reading messages, in which the job waits if its shard is away.
         tracing: returns the trace of an enqueue in a queue.
         send: enqueues jobs with one call.
     """
@@ -37,12 +38,13 @@ class ServerLink:
     patience_seconds: float
     now: Callable[[], float]
     calling: Callable[[float], AbstractContextManager[None]]
+    reading: Callable[[], AbstractContextManager[None]]
     tracing: Callable[[str], EnqueueTrace]
     send: Callable[[FollowUps], list[str]]
 
     def read(self, name: str, after: int, limit: int) -> Sequence[ReceivedMessage]:
         """Read messages; see ``MessageLink``."""
-        with self.calling(self.patience_seconds):
+        with self.reading(), self.calling(self.patience_seconds):
             return self.pages.read(name, after, limit)
 
     def enqueue(self, children: Children) -> list[str]:

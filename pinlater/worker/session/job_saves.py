@@ -38,6 +38,7 @@ class JobSaves:
             new, waiting = encode(), self._waiting
             if waiting is not None:
                 waiting.call, waiting.deadline = new.call, max(waiting.deadline, new.deadline)
+                waiting.blocks_others |= new.blocks_others
                 return waiting, False
             self._waiting = new
             return new, not self._on_its_way

@@ -17,20 +17,23 @@ class PendingCall:
         deadline: until when it is retried; monotonic seconds.
         retry_at: when it is retried; monotonic seconds.
         reply: its result or error; cancelling an ``await`` does not cancel it.
+        blocks_others: whether all jobs of an event loop wait for the reply.
     """
 
-    __slots__ = ("call", "deadline", "reply", "retry_at")
+    __slots__ = ("blocks_others", "call", "deadline", "reply", "retry_at")
 
-    def __init__(self, call: Call[Any], patience_seconds: float) -> None:
+    def __init__(self, call: Call[Any], patience_seconds: float, *, blocks_others: bool = False) -> None:
         self.call = call
         self.deadline = time.monotonic() + patience_seconds
         self.retry_at = 0.0
+        self.blocks_others = blocks_others
         self.reply: Future[Any] = uncancellable()
 
     def replace(self, other: PendingCall) -> None:
         """Replace an older save, which is not sent any more; those who wait for that one get the reply to this one."""
         self.deadline = max(self.deadline, other.deadline)
         self.retry_at = other.retry_at
+        self.blocks_others |= other.blocks_others
         self.reply.add_done_callback(lambda reply: _pass_on(reply, other.reply))
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from pinlater_supervisor import Child
 
+from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.errors import CallError, ServerUnavailable, ServiceError
 from pinlater.model.messages import ReceivedMessage
 from pinlater.protocol.idempotency import may_have_been_carried_out
@@ -72,7 +73,7 @@ class SharedSaver(ServerSaver):
         On an event loop, nothing waits during a drain: the interruption that follows carries the body once more.
         """
         if patience_seconds > 0 and not (self._is_on_loop and self.is_draining):
-            reply = self._queue_save(batch, position, encode, patience_seconds).reply
+            reply = self._queue_save(batch, position, encode, patience_seconds, blocks_others=self._is_on_loop).reply
             return self._settle(batch, position, reply.result)
         self._save_soon(batch, position, encode)
         return True
@@ -97,17 +98,26 @@ class SharedSaver(ServerSaver):
         return wait
 
     def _call_until_deadline(self, build: Callable[[], Call[Any]], patience_seconds: float) -> Any:
-        pending = PendingCall(build(), patience_seconds)
+        pending = PendingCall(build(), patience_seconds, blocks_others=self._is_on_loop)
         self._enqueue_call(_QueuedCall(pending, None))
         return pending.call.convert(pending.reply.result())
 
-    def _queue_save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> PendingCall:
+    def _queue_save(
+        self,
+        batch: DequeuedBatch,
+        position: int,
+        encode: Encode,
+        patience_seconds: float,
+        *,
+        blocks_others: bool = False,
+    ) -> PendingCall:
         """Queue a save."""
         if not batch.is_running(position):
             raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
 
         def new() -> PendingCall:
-            return PendingCall(self._checkpoint(batch, position, encode), patience_seconds)
+            call = self._checkpoint(batch, position, encode)
+            return PendingCall(call, patience_seconds, blocks_others=blocks_others)
 
         saves = self._saves_of(batch)
         pending, is_due = saves.put(new)
@@ -200,5 +210,7 @@ class SharedSaver(ServerSaver):
         pending.reply.set_exception(reply)
 
     def _should_retry(self, pending: PendingCall, reply: Any) -> bool:
+        if pending.blocks_others and isinstance(reply, STORE_OUT_OF_REACH):
+            return False  # the shards of other jobs of the event loop may answer
         is_in_time = time.monotonic() < pending.deadline and not self._child.stopping_now
         return isinstance(reply, Exception) and is_transient(reply) and is_in_time

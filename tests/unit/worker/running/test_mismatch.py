@@ -159,6 +159,11 @@ class ShardAway(Saver):
         super().__init__()
         self.error, self.is_there, self.repeats = error, False, []
 
+    def read_messages(self, *_):
+        if not self.is_there:
+            raise self.error
+        return []
+
     def enqueue(self, follow_ups, _seconds):
         self.repeats.append(follow_ups.may_be_there)
         if not self.is_there:
@@ -180,6 +185,22 @@ def test_a_shard_that_is_away_is_waited_for_and_after_days_a_failed_attempt(erro
     assert endings == [("slept", True), ("slept", False), ("failed", True), ("slept", False)]
     assert saver.repeats == [False, True, True, True], "so that what was stored without an answer is found"
     assert read_metadata(body).mismatch is None
+
+
+class Listens(Job, queue="albums", attempts=3):
+    def run(self, context):
+        context.wait_for("photo")
+
+
+def test_a_job_whose_own_shard_is_away_waits_too():
+    saver = ShardAway(ShardConnectionFailed("shard 1 does not answer"))
+    runner = Runner(JobCodec([Listens]), ["Listens"], saver, 30.0, unknown_seconds=DAY)
+    body, marks = encode_body(Listens()), []
+    for saver.is_there in (False, True):
+        body = runner.run(batch_of("albums:s1:p1:7", bodies=[body], row=new_row()), 0, 0).body
+        marks.append(read_metadata(body).mismatch is not None)
+    runner.close()
+    assert marks == [True, False]
 
 
 class Swallows(Album, queue="albums"):

@@ -36,6 +36,7 @@ def enqueue(*texts):
         patience_seconds=1.0,
         now=float,
         calling=lambda _: nullcontext(),
+        reading=nullcontext,
         tracing=lambda _: UntracedEnqueue(),
         send=calls.enqueue,
     )

@@ -4,10 +4,18 @@ import asyncio
 import os
 import random
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pinlater.errors import BodyTooLarge, EnqueueRejected, QueueNotFound, ServerUnavailable, UnknownError
+from pinlater.errors import (
+    BodyTooLarge,
+    EnqueueRejected,
+    QueueNotFound,
+    ServerUnavailable,
+    ShardConnectionFailed,
+    UnknownError,
+)
 from pinlater.model.messages import MessageKind, ReceivedMessage
 from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob, PinLaterMessage
 from pinlater.protocol.operations import Calls
@@ -208,6 +216,31 @@ def test_it_is_not_tried_for_ever(bench):
         assert future.result(0) is False
     assert bench.saver.retry_in_seconds is None
     assert bench.counted == [("walk", "unsaved", 1)] * 2
+
+
+@pytest.mark.parametrize("is_save", [True, False])
+def test_a_shard_that_is_away_does_not_block_an_event_loop(on_loop, is_save):
+    """The shards of the other jobs on it may answer."""
+    with ThreadPoolExecutor(1) as loop:
+        if is_save:
+            called = loop.submit(on_loop.saver.save, on_loop.batch, 0, lambda: Snapshot(b"body"), 30.0)
+        else:
+            called = loop.submit(on_loop.saver.read_messages, "walk:s1:p1:7", "part", 0, 1, 30.0)
+        while not on_loop.pipeline.sent:
+            on_loop.saver.send_queued()
+        on_loop.pipeline.answer(ShardConnectionFailed("it is away"))
+        error = called.exception(DEADLINE_SECONDS)
+    assert called.result() is False if is_save else isinstance(error, ShardConnectionFailed)
+    assert on_loop.saver.retry_in_seconds is None
+
+
+def test_a_coroutine_waits_for_a_shard_that_is_away(on_loop):
+    future = on_loop.submit()
+    on_loop.saver.send_queued()
+    on_loop.pipeline.answer(ShardConnectionFailed("it is away"))
+    on_loop.saver.send_queued()
+    on_loop.pipeline.answer()
+    assert future.result(0) is True
 
 
 def test_refusals_are_the_jobs_to_hear(bench):
