@@ -50,7 +50,7 @@ def test_arguments_are_cut_to_one_line():
 def test_any_beginning_of_any_body_is_told(fields, data):
     body = msgspec.json.encode({"job": "Send", **fields})
     begin = body[: data.draw(st.integers(0, len(body)))]
-    assert summarize(begin).job in {"Send", "", fields.get("job")}
+    assert any(summarize(begin).job == name for name in ("Send", "", fields.get("job")))
     assert len(summarize(begin).arguments) <= 100
 
 
