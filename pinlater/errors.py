@@ -63,6 +63,7 @@ from pinlater.service_errors import (  # users import all errors from here; type
     SERVICE_ERRORS as SERVICE_ERRORS,
     ClientError as ClientError,
     ContinuationInvalid as ContinuationInvalid,
+    CountIncomplete as CountIncomplete,
     DequeueRateLimited as DequeueRateLimited,
     EnqueueRejected as EnqueueRejected,
     NoHealthyShards as NoHealthyShards,

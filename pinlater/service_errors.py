@@ -127,6 +127,22 @@ class ShardConnectionFailed(ServerError):
     code_name = "SHARD_CONNECTION_FAILED"
 
 
+class CountIncomplete(ShardConnectionFailed):
+    """A shard did not answer a count; the client takes it as the count of the others' jobs.
+
+    Raised only if the request asks for it (``tellMissing``).
+
+    Args:
+        missing_shards: names of the shards that did not answer.
+        count: number of jobs on the others.
+    """
+
+    def __init__(self, missing_shards: Sequence[str], count: int) -> None:
+        super().__init__(f"shard {', '.join(missing_shards)} does not answer; the others have {count} of the jobs")
+        self.missing_shards = tuple(missing_shards)
+        self.count = count
+
+
 SERVICE_ERRORS: dict[int, type[ServiceError]] = {
     kind.code: kind
     for kind in (

@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -45,6 +45,7 @@ class Session:
         timeout: timeout of a call in seconds.
         as_json: whether to print JSON.
         is_wide: whether tables are as wide as their texts even on a terminal.
+        missing_shards: shards that did not answer a count or a scan of the blocking clients.
     """
 
     servers: tuple[str, ...] = ()
@@ -54,6 +55,7 @@ class Session:
     timeout: float = 10.0
     as_json: bool = False
     is_wide: bool = False
+    missing_shards: set[str] = field(default_factory=set)
 
     @property
     def table_width(self) -> int | None:
@@ -64,9 +66,11 @@ class Session:
 
     def client(self, servers: str | None = None) -> Client:
         """Return a client of ``servers``, or else of the session's. Only this imports Thrift, so help stays fast."""
-        from pinlater.client.client import Client
+        from pinlater.cli.noting_client import NotingClient
 
-        return Client(self.server_set(servers), timeout=self.timeout, patience=PATIENCE_SECONDS)
+        return NotingClient(
+            self.missing_shards, self.server_set(servers), timeout=self.timeout, patience=PATIENCE_SECONDS
+        )
 
     def async_client(self) -> AsyncClient:
         """Return an asyncio client of the session's servers, which makes a few calls at once."""

@@ -49,8 +49,8 @@ def migrate_queue(
     Jobs that have called others or waited for events stay at the source, and so do the called ones: let them end there.
 
     The command can be interrupted and repeated: a job that is pending at the target is not stored twice. A repeated
-    --copy stores ended jobs twice. Jobs on a shard that does not answer are not seen: see that all do (pinlater doctor
-    --admin), and repeat the command. Exit status 1 if jobs have stayed at the source, or were still running there.
+    --copy stores ended jobs twice. If a shard of the source does not answer, the command refuses to go on: repeat it
+    when the shard answers. Exit status 1 if jobs have stayed at the source, or were still running there.
     """
     name = new_name or queue
     if not QUEUE_NAME.fullmatch(name):

@@ -102,7 +102,8 @@ def tool() -> None:
     line if it lists jobs. A TIME is a number of seconds, or has units, such as 90s, 15m, 2h, 7d or 1d12h.
 
     Exit status: 0 success; 1 refused by the server, queue or job not found, or not confirmed; 2 usage error; 69 server
-    unreachable or timed out; 78 configuration error; 130 interrupted; 141 output closed by its reader.
+    unreachable or timed out, or jobs left out because their shard does not answer; 78 configuration error; 130
+    interrupted; 141 output closed by its reader.
     """
 
 
@@ -142,6 +143,10 @@ def run(arguments: Sequence[str]) -> int:
         text, exit_status = describe(error, suggestions)
         click.echo(f"pinlater: {visible(' '.join(text.split()))}", err=True)  # it may quote a job's error
         return exit_status
+    if session.missing_shards:
+        names = ", ".join(sorted(session.missing_shards))
+        click.echo(f"pinlater: shard {names} does not answer: its jobs are left out", err=True)
+        return status or EXIT_UNAVAILABLE
     return status if isinstance(status, int) else 0
 
 

@@ -169,6 +169,9 @@ def count(
     on one of them: PENDING jobs are due; SCHEDULED jobs are not due yet, or sleep; WAITING_FOR_KEY jobs wait for other
     jobs of their key; RETRYING jobs have failed and wait for their next attempt, due or not. Servers of earlier
     versions count the last two as PENDING or SCHEDULED. For each priority, the server counts up to its COUNT_LIMIT.
+
+    If a shard of the store does not answer, its jobs are left out: a message and the exit status 69 say so, and with
+    --json, "missing_shards".
     """
     if (future or retrying) and state is None:
         state = JobState.PENDING
@@ -190,7 +193,7 @@ def count(
     if state is not None:
         click.echo(found[""])
     elif session.as_json:
-        print_json(found)
+        print_json(found | ({"missing_shards": missing} if (missing := sorted(session.missing_shards)) else {}))
     else:
         Table(["STATE", "JOBS"], numbers=[1], width=session.table_width).print(
             [[name, str(number)] for name, number in found.items()]

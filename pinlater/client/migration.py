@@ -36,6 +36,10 @@ class SameQueue(PinLaterError):
     """Source and target are the same queue of the same store."""
 
 
+class ShardMissing(PinLaterError):
+    """A shard of the source does not answer, so its jobs cannot be migrated."""
+
+
 @dataclass(slots=True)
 class Moved:
     """Number of migrated jobs by their state at the source.
@@ -91,15 +95,24 @@ class Migration:
     _ordered: list[str] = field(default_factory=list)  # descriptors that were left for the end, the last job first
 
     def expected(self) -> int:
-        """Return the number of jobs to migrate; the server counts up to its limit."""
+        """Return the number of jobs to migrate; the server counts up to its limit.
+
+        Raises:
+            ShardMissing: a shard of the source does not answer.
+        """
         kinds = [(JobState.PENDING, False), (JobState.PENDING, True), (JobState.FAILED, False)]
         if self.with_succeeded:
             kinds.append((JobState.SUCCEEDED, False))
-        return sum(self.source.count(self.queue, state, future=future) for state, future in kinds)
+        return sum(self._count(state, future=future) for state, future in kinds)
 
     def running(self) -> int:
         """Return the number of running jobs at the source, which stay there until they end or are due again."""
-        return self.source.count(self.queue, JobState.IN_PROGRESS)
+        return self._count(JobState.IN_PROGRESS)
+
+    def _count(self, state: JobState, *, future: bool = False) -> int:
+        count = self.source.count(self.queue, state, future=future)
+        _refuse_missing(count.missing_shards)
+        return count
 
     # Copy
 
@@ -108,6 +121,7 @@ class Migration:
 
         Raises:
             SameQueue: source and target are one queue; nothing was copied.
+            ShardMissing: a shard of the source does not answer.
         """
         self._refuse_same_queue()
         for state, future in self._kinds():
@@ -126,6 +140,7 @@ class Migration:
         Raises:
             SourceKeepsJobs: the source cannot delete jobs by descriptor; nothing is lost, but use ``copy`` instead.
             SameQueue: source and target are one queue; nothing was moved.
+            ShardMissing: a shard of the source does not answer; repeat the move when it does.
         """
         self._refuse_same_queue()
         for state, future in self._kinds():
@@ -198,6 +213,7 @@ class Migration:
         continuation = None
         while True:
             page = self.source.scan(self.queue, state, future=future, limit=PAGE_SIZE, continuation=continuation)
+            _refuse_missing(page.missing_shards)
             at_once = [info.descriptor for info in page.jobs if not self._leave_for_the_end(info)]
             yield from self._batches(at_once)
             continuation = page.continuation
@@ -254,3 +270,11 @@ class Migration:
         kind = "scheduled" if future else {JobState.PENDING: "due"}.get(state, state.name.lower())
         setattr(self.moved, kind, getattr(self.moved, kind) + count)
         self.on_progress(count)
+
+
+def _refuse_missing(shards: Sequence[str]) -> None:
+    if shards:
+        raise ShardMissing(
+            f"shard {', '.join(shards)} of the source does not answer, so its jobs cannot be migrated; "
+            "repeat the command when it answers"
+        )

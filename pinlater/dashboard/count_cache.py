@@ -103,6 +103,9 @@ class CountCache:
         client: client of the server.
         clock: monotonic seconds.
         signs: returns a value that changes when something happens in a queue; None if that is unknown.
+
+    Attributes:
+        missing_shards: shards that did not answer the last count, so that it was without their jobs.
     """
 
     def __init__(
@@ -118,6 +121,7 @@ class CountCache:
         self._known: OrderedDict[_Key, _KnownCounts] = OrderedDict()
         self._counting: set[asyncio.Task[None]] = set()
         self._rests_until = 0.0  # after counting many queues
+        self.missing_shards: tuple[str, ...] = ()
 
     async def get(
         self, queues: Iterable[str], *, is_open: bool = False, is_urgent: bool = False
@@ -214,4 +218,6 @@ class CountCache:
         return True
 
     async def _count(self, key: _Key, display_state: DisplayState) -> int:
-        return await self._client.count(key.queue, display_state.state, priority=key.priority, **display_state.filters)
+        count = await self._client.count(key.queue, display_state.state, priority=key.priority, **display_state.filters)
+        self.missing_shards = count.missing_shards
+        return count

@@ -68,7 +68,8 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
         status: HTTP status.
         values: variables of the template.
     """
-    options = get_app_state(request).options
+    app = get_app_state(request)
+    options = app.options
     session = getattr(request.state, "session", None)
     mark = session.mark if session else ""
     is_partial = "hx-request" in request.headers
@@ -84,6 +85,7 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
         can_change=session is not None and session.role is Role.ADMIN,
         can_search=may_search(session, options),
         options=options,
+        missing_shards=app.counts.missing_shards,
         **values,
     )
     return HTMLResponse(html.encode("utf-8", "replace"), status, {SESSION_HEADER: mark})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Self
 
 from pinlater.errors import BodyInvalid
 from pinlater.model.attempt_count import AttemptCount, count_attempts
@@ -133,6 +133,21 @@ class JobInfo(NamedTuple):
             return None
 
 
+class JobCount(int):
+    """A number of jobs, without those on shards that did not answer.
+
+    Attributes:
+        missing_shards: names of these shards; servers of older versions name none.
+    """
+
+    missing_shards: tuple[str, ...]
+
+    def __new__(cls, number: int, missing_shards: Iterable[str] = ()) -> Self:
+        count = super().__new__(cls, number)
+        count.missing_shards = tuple(missing_shards)
+        return count
+
+
 class Page(NamedTuple):
     """One page of a scan.
 
@@ -140,11 +155,13 @@ class Page(NamedTuple):
         jobs: the jobs of this page.
         continuation: to be passed to the next scan; None on the last page.
         looked_at: number of jobs whose bodies were searched; None: none, or the server is of an older version.
+        missing_shards: names of shards that did not answer, so that their jobs are left out.
     """
 
     jobs: list[JobInfo]
     continuation: str | None
     looked_at: int | None = None
+    missing_shards: tuple[str, ...] = ()
 
 
 class JobRecord(NamedTuple):
@@ -182,9 +199,13 @@ class Position(NamedTuple):
 
 
 class RecordPage(NamedTuple):
-    """One page of a scan in a store; ``position`` resumes it, None at the end. Searches of bodies set the rest."""
+    """One page of a scan in a store; ``position`` resumes it, None at the end. Searches of bodies set the next two.
+
+    ``missing_shards`` did not answer; their jobs are left out.
+    """
 
     jobs: list[JobRecord]
     position: Position | None
     looked_at: int | None = None
     walked: WalkedJobs | None = None
+    missing_shards: tuple[str, ...] = ()

@@ -16,7 +16,16 @@ from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport.buffered import TCyBufferedTransport
 from thriftpy2.transport.memory import TCyMemoryBuffer
 
-from pinlater.errors import CallUnsendable, CallUnsupported, ProtocolError, ServiceError, StaleClaims, service_error
+from pinlater.errors import (
+    CallUnsendable,
+    CallUnsupported,
+    CountIncomplete,
+    ProtocolError,
+    ServiceError,
+    StaleClaims,
+    service_error,
+)
+from pinlater.model.jobs import JobCount
 from pinlater.protocol.enqueue_head import METHOD as ENQUEUE
 from pinlater.protocol.enqueue_head import EnqueueHead
 from pinlater.protocol.enqueue_reply import decode_descriptor, encode_descriptor
@@ -146,6 +155,8 @@ class Codec:
         if isinstance(error, StaleClaims):
             result.e.jobDescriptors = list(error.job_descriptors)
             result.e.cancelledDescriptors = list(error.cancelled) or None
+        elif isinstance(error, CountIncomplete):
+            result.e.missingShards, result.e.countElsewhere = list(error.missing_shards), error.count
         return self._encode(method, TMessageType.REPLY, sequence_id, result)
 
     def encode_application_error(self, method: str, sequence_id: int, kind: int, message: str) -> bytes:
@@ -273,6 +284,8 @@ class Codec:
         self._forget_large(frame)
         if result.e is not None:
             told = result.e
+            if told.countElsewhere is not None:
+                return JobCount(told.countElsewhere, told.missingShards or ())
             raise service_error(
                 told.errorCode, told.message, told.jobDescriptors or (), told.cancelledDescriptors or ()
             )

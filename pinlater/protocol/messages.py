@@ -208,6 +208,7 @@ class PinLaterGetJobCountRequest(Payload):
     waitingForKey: bool | None = field(100, BOOL, default=None)
     retrying: bool | None = field(101, BOOL, default=None)
     failureGroup: int | None = field(102, I64, default=None)
+    tellMissing: bool | None = field(103, BOOL, default=None)
 
 
 @payload
@@ -230,6 +231,7 @@ class PinLaterScanJobsResponse(Payload):
     scannedJobs: list[PinLaterJobInfo] | None = field(1, (LIST, (STRUCT, PinLaterJobInfo)), default=None, required=True)
     continuation: str = field(2, STRING, default="-1")
     lookedAt: int | None = field(100, I64, default=None)
+    missingShards: list[str] | None = field(101, (LIST, STRING), default=None)
 
 
 @payload
@@ -460,6 +462,8 @@ class PinLaterException(ErrorPayload):
     message: str | None = field(2, STRING, default=None, required=True)
     jobDescriptors: list[str] | None = field(100, (LIST, STRING), default=None)
     cancelledDescriptors: list[str] | None = field(101, (LIST, STRING), default=None)
+    missingShards: list[str] | None = field(102, (LIST, STRING), default=None)
+    countElsewhere: int | None = field(103, I32, default=None)
 
 
 _FIELDS: dict[str, tuple[dict[str, WireType], WireType | None]] = {

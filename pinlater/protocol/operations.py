@@ -212,7 +212,7 @@ class Calls(ReportCalls):
         request.waitMillis, request.maxBodyBytes = milliseconds(wait) if wait > 0 else None, max_body_bytes
         return (request,)
 
-    @operation("getJobCount", number)
+    @operation("getJobCount", job_conversion.job_count)
     def count(
         self,
         queue: str,
@@ -225,7 +225,7 @@ class Calls(ReportCalls):
         retrying: bool | None = None,
         failure_group: int | None = None,
     ) -> Arguments:
-        """Return the number of jobs in a state.
+        """Return the number of jobs in a state; its ``missing_shards`` name shards whose jobs it lacks.
 
         Args:
             queue: name of the queue.
@@ -238,7 +238,7 @@ class Calls(ReportCalls):
             failure_group: only PENDING or FAILED jobs of this failure group, due or not, of all priorities.
         """
         asked = queue, int(JobState(state)), priority, future, body_regex, waiting_for_key or None
-        return (messages.PinLaterGetJobCountRequest(*asked, retrying, failure_group),)
+        return (messages.PinLaterGetJobCountRequest(*asked, retrying, failure_group, tellMissing=True),)
 
     @operation("scanJobs", job_conversion.page)
     def scan(

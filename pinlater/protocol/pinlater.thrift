@@ -283,6 +283,9 @@ struct PinLaterGetJobCountRequest {
   101: optional bool retrying,
   // Of PENDING or FAILED jobs, only those of this failure group, due or not; not together with a priority.
   102: optional i64 failureGroup,
+  // If a shard does not answer, refuse: SHARD_CONNECTION_FAILED, with missingShards and countElsewhere. Otherwise its jobs are
+  // silently left out.
+  103: optional bool tellMissing,
 }
 
 struct PinLaterScanJobsRequest {
@@ -308,6 +311,8 @@ struct PinLaterScanJobsResponse {
   2: optional string continuation = CONTINUATION_END,
   // For a search of bodies: how many jobs it examined. It stops after a while, perhaps without a job, and can go on from there.
   100: optional i64 lookedAt,
+  // Shards that did not answer; their jobs are left out. Absent = none.
+  101: optional list<string> missingShards,
 }
 
 struct PinLaterRetryFailedJobsRequest {
@@ -619,6 +624,9 @@ exception PinLaterException {
   100: optional list<string> jobDescriptors,
   // For STALE_CLAIMS: the jobs that are held, but asked to stop.
   101: optional list<string> cancelledDescriptors,
+  // For a getJobCount with tellMissing: the shards that did not answer, and how many jobs the others have.
+  102: optional list<string> missingShards,
+  103: optional i32 countElsewhere,
 }
 
 service PinLater {

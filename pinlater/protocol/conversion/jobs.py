@@ -11,14 +11,14 @@ from typing import Any
 
 from pinlater.errors import ContinuationInvalid
 from pinlater.model.attempts import ClaimedJob, DequeuedJob
-from pinlater.model.jobs import JobInfo, JobRecord, NewJob, Page, Position
+from pinlater.model.jobs import JobCount, JobInfo, JobRecord, NewJob, Page, Position
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey, without_wait
 from pinlater.model.messages import Parent
 from pinlater.model.state import JobState
 from pinlater.model.unique import UniqueRule
 from pinlater.protocol import messages
 from pinlater.protocol.conversion.messages import WAIT, parent_of, waits
-from pinlater.protocol.conversion.values import MOST_RUN_MS, default, present
+from pinlater.protocol.conversion.values import MOST_RUN_MS, default, number, present
 from pinlater.protocol.messages import CONTINUATION_END, CONTINUATION_START
 
 _CONTINUATION = re.compile(r"(-?\d{1,19})\.(\d{1,19})(?:\.s([^:]+))?", re.ASCII)
@@ -254,13 +254,21 @@ def page(reply: Any) -> Page:
     """Read one page of a scan."""
     more = present(reply).continuation
     jobs = [job_info(struct) for struct in reply.scannedJobs or ()]
-    return Page(jobs, None if more == CONTINUATION_END else more, reply.lookedAt)
+    missing = tuple(reply.missingShards or ())
+    return Page(jobs, None if more == CONTINUATION_END else more, reply.lookedAt, missing)
 
 
-def page_reply(jobs: list[Any], position: Position | None, looked_at: int | None) -> messages.PinLaterScanJobsResponse:
+def page_reply(
+    jobs: list[Any], position: Position | None, looked_at: int | None, missing_shards: Iterable[str]
+) -> messages.PinLaterScanJobsResponse:
     """Build the reply to a scan; ``position`` is where it continues, None if it has ended."""
     more = CONTINUATION_END if position is None else write_continuation(position)
-    return messages.PinLaterScanJobsResponse(jobs, more, looked_at)
+    return messages.PinLaterScanJobsResponse(jobs, more, looked_at, sorted(missing_shards) or None)
+
+
+def job_count(reply: Any) -> JobCount:
+    """Read a count of jobs."""
+    return reply if isinstance(reply, JobCount) else JobCount(number(reply))
 
 
 def read_continuation(token: str | None) -> Position | None:

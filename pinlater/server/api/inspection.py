@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any, NamedTuple
 
-from pinlater.errors import UnknownError
+from pinlater.errors import CountIncomplete, UnknownError
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.jobs import JobRecord, Position, RecordPage
+from pinlater.model.jobs import JobCount, JobRecord, Position, RecordPage
 from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.jobs import info_struct, page_reply, read_continuation
 from pinlater.server.api import rules
@@ -142,7 +142,10 @@ class Inspection:
         which = which._replace(skips_retrying=request.retrying is False)
         async with self._search_slot(which):
             count = await self._backend.count_jobs(request.queueName, which)
-        return min(count, 2**31 - 1)
+        number, missing = min(int(count), 2**31 - 1), count.missing_shards if isinstance(count, JobCount) else ()
+        if missing and request.tellMissing:
+            raise CountIncomplete(missing, number)
+        return number
 
     async def scan(self, arguments: Any, _: Caller) -> wire.PinLaterScanJobsResponse:
         """Return one page of the jobs that match."""
@@ -155,18 +158,21 @@ class Inspection:
         rules.check_limit(limit)
         async with self._search_slot(which), self._large_pages if limit > _SMALL_PAGE_JOBS else nullcontext():
             jobs, end = await self._page(request.queueName, which, order, min(limit, MAX_SCAN_JOBS), position)
-        return page_reply(jobs, end.position if limit else None, end.looked_at)
+        return page_reply(jobs, end.position if limit else None, end.looked_at, end.missing_shards)
 
     async def _page(
         self, queue: str, which: JobFilter, order: ScanOrder, limit: int, position: Position | None
     ) -> tuple[list[wire.PinLaterJobInfo], RecordPage]:
         """Read up to ``limit`` jobs that fit into a reply; return them and the last page of the store.
 
+        The last page names the shards that any of the pages lacks.
+
         They are read in chunks, so that jobs with long statuses do not fill the memory. A search of bodies reads only
         one chunk, since its time limit applies to one call to the store. If the time is up, or too many jobs have to be
         skipped, fewer than ``limit`` are returned, or none.
         """
         found: list[wire.PinLaterJobInfo] = []
+        missing: set[str] = set()
         bytes_left, read = self._max_bytes, 0
         while True:
             at_once = min(limit - len(found), _SCANNED_AT_ONCE, max(bytes_left // _LARGEST_JOB_BYTES, 1))
@@ -176,10 +182,11 @@ class Inspection:
             found += infos
             bytes_left -= size
             read += len(page.jobs)
+            missing.update(page.missing_shards)
             position = page.position
             is_full = len(found) >= limit or bytes_left < _LARGEST_JOB_BYTES or read >= MAX_SCAN_JOBS
             if position is None or is_full or which.body_regex:
-                return found, page
+                return found, page._replace(missing_shards=tuple(missing))
 
     async def delete(self, arguments: Any, once: Once) -> int:
         """Delete jobs that match, or the named jobs; return how many."""

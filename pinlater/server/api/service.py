@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError, StaleClaims, UnknownError
+from pinlater.errors import CountIncomplete, NoHealthyShards, QueueNotFound, ServiceError, StaleClaims, UnknownError
 from pinlater.protocol.codec import UNKNOWN_METHOD
 from pinlater.protocol.conversion.jobs import enqueue_reply
 from pinlater.protocol.conversion.queues import QUEUE_SETTINGS
@@ -157,7 +157,7 @@ class Service:
                 require(arguments.request, "request")
             reply = await handler(arguments, caller)
             return reply if isinstance(reply, CallReply) else CallReply(reply)
-        except StaleClaims:  # requested by the client, not counted as an error
+        except (StaleClaims, CountIncomplete):  # requested by the client, not counted as errors
             raise
         except ServiceError as error:
             self._metrics.errors.add((method, error.code_name))

@@ -27,6 +27,7 @@ async def ask_all(
     *,
     patience: float | None = None,
     refusals: list[ServiceError] | None = None,
+    silent: list[str] | None = None,
 ) -> list[tuple[ShardHandle, _T]]:
     """Call all shards at once; return the answers of those that gave one. Shards that lack the queue are left out.
 
@@ -35,6 +36,7 @@ async def ask_all(
         call: makes the call.
         patience: seconds to wait for answers; None: no limit.
         refusals: collects the errors with which shards refuse the call; None: the first of them is raised.
+        silent: collects the names of the shards that do not answer.
 
     Raises:
         QueueNotFound: all shards that answered lack the queue.
@@ -53,7 +55,8 @@ async def ask_all(
         elif isinstance(result, ShardFull):
             full = result
         elif isinstance(result, ShardConnectionFailed):
-            continue
+            if silent is not None:
+                silent.append(handle.name)
         elif isinstance(result, ServiceError) and refusals is not None:
             refusals.append(result)
         elif isinstance(result, BaseException):

@@ -10,7 +10,7 @@ from typing import Any
 from pinlater.model.attempts import DequeuedJob
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import FailureGroup
-from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
+from pinlater.model.jobs import JobCount, JobRecord, NewJob, Position, RecordPage
 from pinlater.model.queues import QueueSettings
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.failure_budget import MOST_READ, largest
@@ -177,9 +177,13 @@ class ShardedStore(StoreOverview):
     # Reads
 
     lookup_jobs = of_group(Store.lookup_jobs, by_descriptor.lookup)
-    count_jobs = on_all_shards(Store.count_jobs, merges.total)
     oldest_due_ms = on_all_shards(Store.oldest_due_ms, merges.earliest)
     states_in_use = on_all_shards(Store.states_in_use, merges.all_states)
+
+    async def count_jobs(self, queue: str, which: JobFilter) -> JobCount:
+        silent: list[str] = []
+        counts = await ask_all(self.group.registry, lambda shard: shard.count_jobs(queue, which), silent=silent)
+        return JobCount(sum(count for _, count in counts), sorted(silent))
 
     async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
         found = await self.group.due_priorities.read_all(queues, self.group.healthy())
@@ -188,13 +192,16 @@ class ShardedStore(StoreOverview):
     async def scan_jobs(
         self, queue: str, which: JobFilter, limit: int, position: Position | None, *, oldest_first: bool = False
     ) -> RecordPage:
+        silent: list[str] = []
         pages = await ask_all(
-            self.group.healthy(),
+            self.group.registry,
             lambda shard: shard.scan_jobs(
                 queue, which, limit, scan.start_of(shard.name, position), oldest_first=oldest_first
             ),
+            silent=silent,
         )
-        return scan.merge([(handle.name, page) for handle, page in pages], limit, oldest_first=oldest_first)
+        merged = scan.merge([(handle.name, page) for handle, page in pages], limit, oldest_first=oldest_first)
+        return merged._replace(missing_shards=tuple(silent))
 
     async def failure_groups(self, queues: Sequence[str], limit: int) -> list[FailureGroup]:
         answers = await ask_all(self.group.healthy(), lambda shard: shard.failure_groups(queues, MOST_READ))

@@ -1,0 +1,28 @@
+"""Client that notes which shards did not answer."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pinlater.client.client import Client
+from pinlater.protocol.operations import Call
+
+T = TypeVar("T")
+
+
+class NotingClient(Client):
+    """Client that collects the names of shards whose jobs are missing in counts and scans.
+
+    Args:
+        missing_shards: set to add them to.
+        args: arguments of ``Client``, as ``kwargs``.
+    """
+
+    def __init__(self, missing_shards: set[str], *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._missing_shards = missing_shards
+
+    def _execute(self, call: Call[T]) -> T:
+        result = super()._execute(call)
+        self._missing_shards.update(getattr(result, "missing_shards", ()))
+        return result
