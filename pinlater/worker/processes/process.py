@@ -191,6 +191,8 @@ class JobProcess(ABC):
         if not self._ack_buffer.is_empty:
             return 0.0
         burst.record_poll()
+        if self._fetcher.is_rate_limited:
+            return _LONGEST_BURST_WAIT_SECONDS
         if not self._fetcher.found_no_jobs:
             return 0.0
         return min(max(burst.retries_due_in_seconds, _SHORTEST_BURST_WAIT_SECONDS), _LONGEST_BURST_WAIT_SECONDS)

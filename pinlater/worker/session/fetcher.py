@@ -43,6 +43,7 @@ class Fetcher:
     Attributes:
         pace: how many jobs to ask for.
         found_no_jobs: whether the last dequeue found no job.
+        is_rate_limited: whether the last dequeue was refused since its queue is paused, or has reached its rate limit.
         lacks_queue: whether a dequeue was refused because a queue does not exist.
         has_backlog: whether the last dequeue got as many jobs as it asked for.
 
@@ -70,7 +71,7 @@ class Fetcher:
         count: CountEvent = ignore_event,
     ) -> None:
         self.pace = Pace(identity.capacity)
-        self.found_no_jobs = False
+        self.found_no_jobs = self.is_rate_limited = False
         self.lacks_queue = False
         self._pipeline = pipeline
         self._ack_buffer = ack_buffer
@@ -177,7 +178,8 @@ class Fetcher:
             on_reply(reply)
             if not isinstance(reply, Exception):
                 self._clock.update(reply.serverTimestampMillis, sent)
-            self._on_batch_reply(number, limit, reply)
+            has_waited = time.monotonic() - sent >= wait_seconds > 0
+            self._on_batch_reply(number, limit, reply, has_waited=has_waited)
 
         queue, *others = self._round_robin.next()
         calls = Calls(self._identity.source_of(number), is_plain=True)
@@ -188,14 +190,14 @@ class Fetcher:
 
     # Replies
 
-    def _on_batch_reply(self, number: int, limit: int, reply: Any) -> None:
-        self.found_no_jobs = False
+    def _on_batch_reply(self, number: int, limit: int, reply: Any, *, has_waited: bool) -> None:
+        self.found_no_jobs = self.is_rate_limited = False
         if isinstance(reply, CallError):
             self._lost.append(number)
             return
         batches: list[DequeuedBatch] = []
         if isinstance(reply, ServiceError):
-            self._on_refused(reply)
+            self._on_refused(reply, has_waited=has_waited)
         else:
             self._backoff_seconds = 0.0
             self._log_once.reset()
@@ -215,12 +217,16 @@ class Fetcher:
         self._ack_buffer.release(batch, batch.surplus)
         return batch
 
-    def _on_refused(self, error: ServiceError) -> None:
+    def _on_refused(self, error: ServiceError, *, has_waited: bool) -> None:
+        self.is_rate_limited = isinstance(error, DequeueRateLimited)
+        if self.is_rate_limited and has_waited:  # at the server, which hands out the next job as soon as it may
+            self._backoff_seconds = 0.0
+            return
         longest = _LONGEST_STORE_BACKOFF_SECONDS if isinstance(error, ServerError) else _LONGEST_BACKOFF_SECONDS
         self._backoff_seconds = min(max(2 * self._backoff_seconds, _FIRST_BACKOFF_SECONDS), longest)
         self._backoff_until = time.monotonic() + self._backoff_seconds
         self.lacks_queue = isinstance(error, QueueNotFound)
-        if not isinstance(error, DequeueRateLimited):
+        if not self.is_rate_limited:
             self._log_once.report(error)
 
     # Releasing and creating

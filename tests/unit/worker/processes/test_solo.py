@@ -4,6 +4,7 @@ import pytest
 
 from pinlater import Job
 from pinlater.client.servers import ServerSet
+from pinlater.errors import DequeueRateLimited
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.model.body_metadata import PERIODIC_SPARE_ATTEMPTS, BodyMetadata, Recurrence
 from pinlater.worker.claim_table.counters import RunCounts
@@ -53,11 +54,13 @@ def pipeline(monkeypatch):
 
 
 @pytest.fixture
-def process(pipeline, monkeypatch):
+def process(request, pipeline, monkeypatch):
+    """A process of a worker with the options that a test gives as its parameter."""
     monkeypatch.setattr(solo_module, "hear_again", lambda _: None)  # needs a real child
     child, pool = FakeChild(), JobPool()
     child.kill_at = child.status = lambda *_: None
-    options = WorkerOptions(modules=(), servers=ServerSet.of("127.0.0.1:1"), pools=(pool,))
+    given = getattr(request, "param", {})
+    options = WorkerOptions(modules=(), servers=ServerSet.of("127.0.0.1:1"), pools=(pool,), **given)
     yield SoloProcess(child, options, pool, JobCodec([Quick, Answer, Broken, Weekly]), Shared.for_pools([pool]))
     child.close()
 
@@ -95,6 +98,17 @@ def test_acks_do_not_wait_for_a_dequeue_that_waits_for_their_room(process, pipel
     assert pipeline.methods[SOLO_LAYOUT.batches :] == ["ackDequeuedJobs"]
     pipeline.answer()
     assert fetcher.dequeue(0.0)
+
+
+@pytest.mark.parametrize("process", [{"burst": True}], indirect=True)
+def test_a_burst_waits_for_the_rate_of_its_queue_at_the_server(process, pipeline):
+    """A bucket of one token is full while the process waits by itself, and loses what the rate brings meanwhile."""
+    waits = []
+    for answer in (DequeueRateLimited("at its rate"), reply(*names(1), bodies=[BODY]), reply()):
+        assert process._request_jobs()
+        waits.append(pipeline.sent[-1][2])
+        pipeline.answer(answer)
+    assert waits == [0.0, 1.0, 0.0]
 
 
 @pytest.fixture

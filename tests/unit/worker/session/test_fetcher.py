@@ -236,6 +236,22 @@ def test_refused_dequeues_are_retried_with_growing_delays(bench, monkeypatch, re
     assert round(bench.fetcher.retry_in_seconds, 3) == 0.1
 
 
+def test_a_dequeue_that_waited_for_the_rate_at_the_server_is_sent_again_at_once(bench, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(fetcher_module.time, "monotonic", lambda: now[0])
+    bench.fetcher._clock = ServerClock(elapsed=lambda: now[0])
+    for waited, held in ((0.0, 0.1), (1.0, 0.0), (1.0, 0.0), (0.5, 0.1), (0.5, 0.2)):
+        bench.fetcher.dequeue(1.0, 1)
+        sent = bench.pipeline.sent[-1]
+        now[0] += waited
+        bench.pipeline.answer(DequeueRateLimited("at its rate"))
+        assert bench.fetcher.is_rate_limited
+        assert (sent[2], round(bench.fetcher.retry_in_seconds, 3)) == (1.0, held)
+        now[0] += held
+    bench.fetch()
+    assert not bench.fetcher.is_rate_limited
+
+
 def test_a_repeated_problem_is_logged_once(bench, caplog):
     for _ in range(3):
         bench.fetcher.dequeue(0.0)
