@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 from pinlater.client.client import Client
-from pinlater.protocol.operations import Call
-
-T = TypeVar("T")
 
 
 class NotingClient(Client):
@@ -22,7 +19,7 @@ class NotingClient(Client):
         super().__init__(*args, **kwargs)
         self._missing_shards = missing_shards
 
-    def _execute(self, call: Call[T]) -> T:
+    def _execute(self, call: Any) -> Any:
         result = super()._execute(call)
         self._missing_shards.update(getattr(result, "missing_shards", ()))
         return result

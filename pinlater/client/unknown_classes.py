@@ -15,12 +15,23 @@ def unknown_classes(reports: Iterable[WorkerReport], queue: str | None = None) -
         reports: worker reports.
         queue: queue of the jobs; None for all.
     """
+    return _by_class(jobs for report in reports for jobs in report.unknown if queue in {None, jobs.queue})
+
+
+def unfitting_classes(reports: Iterable[WorkerReport]) -> list[UnknownJobs]:
+    """Return each class with jobs whose steps do not fit the code once, like ``unknown_classes``."""
+    return _by_class(jobs for report in reports for jobs in report.unfitting)
+
+
+def _by_class(returned: Iterable[UnknownJobs]) -> list[UnknownJobs]:
     found: dict[tuple[str, str], UnknownJobs] = {}
-    for jobs in (jobs for report in reports for jobs in report.unknown):
-        if queue in {None, jobs.queue}:
-            known = found.get(jobs[:2], UnknownJobs(*jobs[:2], 0, 0))
-            returned = (known.returned or 0) + (jobs.returned or 0)
-            found[jobs[:2]] = UnknownJobs(*jobs[:2], returned, max(known.last_ms or 0, jobs.last_ms or 0))
+    for jobs in returned:
+        known = found.get(jobs[:2], UnknownJobs(*jobs[:2], 0, 0, jobs.first_ms))
+        found[jobs[:2]] = known._replace(
+            returned=(known.returned or 0) + (jobs.returned or 0),
+            last_ms=max(known.last_ms or 0, jobs.last_ms or 0),
+            first_ms=min(filter(None, (known.first_ms, jobs.first_ms)), default=None),
+        )
     return [found[key] for key in sorted(found)]
 
 

@@ -45,7 +45,7 @@ def link_of(finding: Finding, *, can_search: bool = True) -> FindingLink:
         return FindingLink(address("/workers", {"queue": queue}), "Workers")
     if kind in _WORKER:
         return FindingLink(address("/workers", {"worker": finding.worker}), "Worker")
-    if kind is Kind.UNKNOWN_CLASS:
+    if kind in {Kind.UNKNOWN_CLASS, Kind.UNFITTING_STEPS}:
         job = finding.job if can_search and finding.job != NO_CLASS else ""
         return FindingLink(address("/jobs", {"queue": queue, "state": "scheduled", "class": job}), "Jobs")
     if kind is Kind.RETRYING:

@@ -45,19 +45,22 @@ class WorkerProcess(NamedTuple):
 
 
 class UnknownJobs(NamedTuple):
-    """Jobs that a worker has given back within the last minutes because none of its classes can read them.
+    """Jobs that a worker has given back within the last minutes because they do not fit its code.
 
     Attributes:
         queue: their queue.
         name: name of their class in their bodies; ``(unreadable)`` if they name none.
         returned: how often the worker has given one back, counting the same job each time.
         last_ms: when it last did so, epoch milliseconds by the worker's clock.
+        first_ms: when it began to do so, without a break of ten minutes since; servers and workers of older versions do
+            not say it.
     """
 
     queue: str
     name: str
     returned: int | None = None
     last_ms: int | None = None
+    first_ms: int | None = None
 
 
 class QueueLoad(NamedTuple):
@@ -113,11 +116,12 @@ class WorkerReport(NamedTuple):
         is_draining: whether it takes no more jobs, and exits when the running ones have ended.
         processes: its job processes.
         reported_ms: when the report arrived, epoch milliseconds by the store's clock; None in one that is to be sent.
-        unknown: jobs that it gets but cannot read.
+        unknown: jobs that it gets but cannot read, since it does not know their class or their fields.
         loads: what it has recently run of queues with a ``latency_target``.
         sent_ms: when the report was sent, epoch milliseconds by the worker's clock.
         classes: job classes that it knows, as far as the report has space for them.
         lost_ms: when its connection broke without a last report, epoch milliseconds by the store's clock; else None.
+        unfitting: jobs that it gets but cannot continue, since their recorded steps do not fit its code.
     """
 
     id: str
@@ -134,6 +138,7 @@ class WorkerReport(NamedTuple):
     sent_ms: int | None = None
     classes: Sequence[JobClass] = ()
     lost_ms: int | None = None
+    unfitting: Sequence[UnknownJobs] = ()
 
     @property
     def clock_ahead_ms(self) -> int | None:

@@ -367,6 +367,7 @@ class PinLaterUnknownJobs(Payload):
     className: str | None = field(2, STRING, default=None, required=True)
     timesReturned: int | None = field(3, I64, default=None)
     lastReturnedAtTimestampMillis: int | None = field(4, I64, default=None)
+    firstReturnedAtTimestampMillis: int | None = field(5, I64, default=None)
 
 
 @payload
@@ -405,6 +406,7 @@ class PinLaterWorker(Payload):
     sentAtTimestampMillis: int | None = field(12, I64, default=None)
     jobClasses: list[PinLaterJobClass] | None = field(13, (LIST, (STRUCT, PinLaterJobClass)), default=None)
     lostAtTimestampMillis: int | None = field(14, I64, default=None)
+    unfittingJobs: list[PinLaterUnknownJobs] | None = field(15, (LIST, (STRUCT, PinLaterUnknownJobs)), default=None)
 
 
 @payload

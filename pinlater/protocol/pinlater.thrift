@@ -477,7 +477,7 @@ struct PinLaterWorkerProcess {
   9: optional i64 memoryAtStartBytes,
 }
 
-// Addition: jobs that a worker has recently given back because it knows no class for them or cannot read their bodies.
+// Addition: jobs that a worker has recently given back because they do not fit its code.
 struct PinLaterUnknownJobs {
   1: required string queueName,
   // "(unreadable)" where the body names no class.
@@ -485,6 +485,8 @@ struct PinLaterUnknownJobs {
   // How often it gave one back; a job that comes again counts again.
   3: optional i64 timesReturned,
   4: optional i64 lastReturnedAtTimestampMillis,
+  // When it began to give them back, without a break of ten minutes since.
+  5: optional i64 firstReturnedAtTimestampMillis,
 }
 
 // Addition: a job class that a worker knows.
@@ -527,6 +529,7 @@ struct PinLaterWorker {
   8: optional list<PinLaterWorkerProcess> processes,
   // In an answer: set by the server.
   9: optional i64 reportedAtTimestampMillis,
+  // It knows no class for them, or cannot read their bodies.
   10: optional list<PinLaterUnknownJobs> unknownJobs,
   11: optional list<PinLaterQueueLoad> queueLoads,
   // By the worker's clock; the difference to reportedAtTimestampMillis shows how far that clock is off.
@@ -535,6 +538,8 @@ struct PinLaterWorker {
   13: optional list<PinLaterJobClass> jobClasses,
   // In an answer: when its connection ended without a last report, by the store's clock; sentAtTimestampMillis is then absent.
   14: optional i64 lostAtTimestampMillis,
+  // Their recorded steps do not fit its code.
+  15: optional list<PinLaterUnknownJobs> unfittingJobs,
 }
 
 // Addition: asks for the failure groups of some queues.

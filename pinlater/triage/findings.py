@@ -35,6 +35,7 @@ class Kind(StrEnum):
     NO_WORKER = "no_worker"
     POISON = "poison"
     UNKNOWN_CLASS = "unknown_class"
+    UNFITTING_STEPS = "unfitting_steps"
     RETRYING = "retrying"
     FAILING = "failing"
     GIVEN_UP = "given_up"

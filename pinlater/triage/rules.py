@@ -19,6 +19,7 @@ RULES: tuple[Rule, ...] = (
     queue_rules.pool_gone,
     queue_rules.no_worker,
     worker_rules.unknown_class,
+    worker_rules.unfitting_steps,
     failure_rules.poison,
     failure_rules.retrying,
     failure_rules.failing,

@@ -20,6 +20,7 @@ class Thresholds(NamedTuple):
         leak_bytes: a job process has grown by this much since its start,
         leak_factor: and to this many times its size then,
         leak_jobs: and has run this many jobs.
+        unfitting_seconds: workers have given back jobs whose steps do not fit their code for this long.
         retrying_jobs: this many jobs of a queue have failed and wait for another attempt.
         retrying_critical_jobs: so many that a service they need seems to be down.
         failure_seconds: a failure group is over if its last failure was this long ago.
@@ -48,6 +49,7 @@ class Thresholds(NamedTuple):
     leak_bytes: float = 100 * 2**20
     leak_factor: float = 2.0
     leak_jobs: int = 10
+    unfitting_seconds: float = 600.0
     retrying_jobs: int = 10
     retrying_critical_jobs: int = 100
     failure_seconds: float = 900.0

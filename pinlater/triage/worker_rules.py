@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pinlater.client.unknown_classes import deployment_for, jobs_of_class, unknown_classes
+from pinlater.client.unknown_classes import deployment_for, jobs_of_class, unfitting_classes, unknown_classes
 from pinlater.model.class_name import NO_CLASS
 from pinlater.model.silence import silent_since_ms
 from pinlater.model.workers import WorkerProcess, WorkerReport
@@ -42,6 +42,33 @@ def unknown_class(readings: Readings, _: Thresholds) -> Iterator[Finding]:
             unknown.name,
             numbers={"returned": unknown.returned or 0},
             affected=unknown.returned or 0,
+        )
+
+
+def unfitting_steps(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
+    """Find job classes whose jobs have long been waiting for code that fits their steps."""
+    for waiting in unfitting_classes(readings.reports):
+        since_ms = waiting.first_ms or waiting.last_ms or readings.at_ms
+        seconds = ((waiting.last_ms or since_ms) - since_ms) / 1000
+        if waiting.queue not in readings.settings or seconds < thresholds.unfitting_seconds:
+            continue
+        what = jobs_of_class(shortened(waiting.name, 80))
+        yield Finding(
+            Kind.UNFITTING_STEPS,
+            Severity.WARNING,
+            f"{waiting.queue} {waiting.name}",
+            f"{what[:1].upper()}{what[1:]} in queue {waiting.queue} wait for code that fits their steps",
+            f"For {span(seconds)}, workers have given back {what} in queue {waiting.queue}, "
+            f"{times(waiting.returned or 0)} in all: the steps that they have recorded do not fit the code, as the "
+            "status of such a job says.",
+            "Deploy code that goes on from these steps, or the code with which the jobs began. Until then they wait; "
+            "after the workers' --unknown-after they fail.",
+            f"pinlater scan {waiting.queue} --future",
+            since_ms,
+            waiting.queue,
+            waiting.name,
+            numbers={"returned": waiting.returned or 0},
+            affected=waiting.returned or 0,
         )
 
 

@@ -109,7 +109,10 @@ def _keeper_pool(options: WorkerOptions, shared: Shared) -> Pool:
         child.ready()
         counters = shared.counters.keeper
         counters.load_rows()
-        with WorkerReporter(options.servers, shared), CancelWatch(child, options.servers, shared.claim_table):
+        with (
+            WorkerReporter(options.servers, shared, child.generation),
+            CancelWatch(child, options.servers, shared.claim_table),
+        ):
             Keeper(child, options, shared.claim_table, shared.exit_queue, counters).work()
         return 0
 

@@ -7,6 +7,7 @@ from pinlater.protocol import messages
 from pinlater.protocol.conversion.record_map import ANSWERED, RARE, Conversion, RecordMap
 
 _RUNNING_JOB = RecordMap(messages.PinLaterRunningJob, RunningJob)
+_UNKNOWN = RecordMap(messages.PinLaterUnknownJobs, UnknownJobs)
 _PROCESS = RecordMap(
     messages.PinLaterWorkerProcess,
     WorkerProcess,
@@ -18,10 +19,11 @@ WORKER = RecordMap(
     {
         "processes": _PROCESS.several,
         "reportedAtTimestampMillis": ANSWERED,
-        "unknownJobs": RecordMap(messages.PinLaterUnknownJobs, UnknownJobs).rare,
+        "unknownJobs": _UNKNOWN.rare,
         "queueLoads": RecordMap(messages.PinLaterQueueLoad, QueueLoad).rare,
         "jobClasses": RecordMap(messages.PinLaterJobClass, JobClass, {"bodySchema": RARE}).rare,
         "lostAtTimestampMillis": ANSWERED,
+        "unfittingJobs": _UNKNOWN.rare,
     },
 )
 

@@ -138,6 +138,7 @@ class Identity(msgspec.Struct):
         targets: queue -> latency target in seconds; queues without one are left out.
         patience: for each of ``kinds``, seconds until the process is killed for a job that is asked to stop and does
             not; empty: never.
+        generation: how many reloads came before it.
     """
 
     source: str = ""
@@ -148,6 +149,7 @@ class Identity(msgspec.Struct):
     started_ms: int = 0
     targets: dict[str, float] = {}
     patience: list[float] = []
+    generation: int = 0
 
     def source_of(self, dequeue: int) -> str:
         """Return the source of one dequeue, by which its claims can be released even if its reply was not read."""

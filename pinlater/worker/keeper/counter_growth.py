@@ -20,10 +20,12 @@ class CounterGrowth:
 
     Args:
         shared: memory shared by the processes of the worker.
+        generation: processes with fewer reloads before them are left out: they run older code.
     """
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared, generation: int = 0) -> None:
         self._shared = shared
+        self._generation = generation
         self._last: dict[_Process, dict[Key, list[int]]] | None = None
 
     def since_last(self) -> dict[Key, RunCounts]:
@@ -49,4 +51,5 @@ class CounterGrowth:
         """Yield the counters of each process, and those of the keeper, for runs that died with their process."""
         yield _KEEPER, self._shared.counters.keeper
         for number, row in self._shared.all_rows():
-            yield (number, row.identity.source), self._shared.counters.of_process(number)
+            if row.identity.generation >= self._generation:
+                yield (number, row.identity.source), self._shared.counters.of_process(number)

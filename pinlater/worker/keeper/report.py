@@ -22,12 +22,18 @@ _MOST_POOL_CHARACTERS = 100
 _JOB_OVERHEAD_BYTES, _QUEUE_OVERHEAD_BYTES = 20, 4
 
 
-def build_report(shared: Shared, unknown: Sequence[UnknownJobs] = (), loads: Sequence[QueueLoad] = ()) -> WorkerReport:
+def build_report(
+    shared: Shared,
+    unknown: Sequence[UnknownJobs] = (),
+    unfitting: Sequence[UnknownJobs] = (),
+    loads: Sequence[QueueLoad] = (),
+) -> WorkerReport:
     """Build the report of a worker and its job processes, without those that are still starting.
 
     Args:
         shared: memory shared by the processes.
         unknown: jobs of unknown classes that they have recently got.
+        unfitting: jobs whose steps do not fit their code that they have recently got.
         loads: recent load of queues with a latency target.
     """
     origin = shared.origin
@@ -43,6 +49,7 @@ def build_report(shared: Shared, unknown: Sequence[UnknownJobs] = (), loads: Seq
         unknown=unknown,
         loads=loads,
         classes=shared.class_page.read(),
+        unfitting=unfitting,
     )
 
 

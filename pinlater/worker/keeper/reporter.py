@@ -44,9 +44,10 @@ class WorkerReporter:
     Args:
         servers: servers to report to.
         shared: memory shared by the processes of the worker.
+        generation: how many reloads came before; what older processes give back is not reported.
     """
 
-    def __init__(self, servers: ServerSet, shared: Shared) -> None:
+    def __init__(self, servers: ServerSet, shared: Shared, generation: int = 0) -> None:
         self._servers = servers
         self._shared = shared
         self._calls = Calls(f"reporter:{shared.origin.id}")
@@ -55,7 +56,7 @@ class WorkerReporter:
         self._due_at = 0.0
         self._seen: tuple[list[int], bool] = ([], False)  # processes, and whether the worker stops
         self._is_listed = False
-        self._unknown = UnknownWatch(shared)
+        self._unknown = UnknownWatch(shared, generation)
         self._load = LoadWatch(shared)
         self._memory = MemoryWatch()
         self._thread = threading.Thread(target=self._work, name="reporter", daemon=True)
@@ -106,7 +107,7 @@ class WorkerReporter:
 
     def _send_report(self, keep_seconds: float, patience_seconds: float) -> float:
         """Send a report; return the seconds until the next one."""
-        report = build_report(self._shared, self._unknown.recent(), self._load.recent())
+        report = build_report(self._shared, *self._unknown.recent(), self._load.recent())
         processes = self._memory.noted(report.processes)
         try:
             connection = self._connected()

@@ -57,7 +57,9 @@ def _with_jitter(max_jobs: int | None) -> int | None:
     return None if max_jobs is None else max(1, round(max_jobs * (1 - 0.1 * random.random())))  # noqa: S311 - no secret
 
 
-def _new_identity(options: WorkerOptions, weights: Mapping[str, int], codec: JobCodec, shared: Shared) -> Identity:
+def _new_identity(
+    options: WorkerOptions, weights: Mapping[str, int], codec: JobCodec, shared: Shared, generation: int
+) -> Identity:
     """Return how this process is known to the keeper and the servers."""
     return Identity(
         shared.origin.new_source(os.getpid()),
@@ -69,6 +71,7 @@ def _new_identity(options: WorkerOptions, weights: Mapping[str, int], codec: Job
         targets=codec.latency_targets(weights),
         # A kill would harm the other jobs of a team, or end a debugger's session.
         patience=[] if options.is_team or options.debug else codec.cancel_patience,
+        generation=generation,
     )
 
 
@@ -98,7 +101,7 @@ class JobProcess(ABC):
         self._log_once = LogOnce(log, "%s")
         # Its part of the memory that the processes share
         weights = pool.weights or dict.fromkeys(codec.queues, 1)
-        self._identity = identity = _new_identity(options, weights, codec, shared)
+        self._identity = identity = _new_identity(options, weights, codec, shared, child.generation)
         self._row = shared.row(pool.name, child.slot)
         self._row.register(identity)
         shared.class_page.write(bounded_classes(codec.kinds, CLASSES_BYTES))

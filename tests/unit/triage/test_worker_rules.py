@@ -4,7 +4,7 @@ import pytest
 
 from pinlater.model.class_name import NO_CLASS
 from pinlater.model.workers import RunningJob, UnknownJobs
-from pinlater.triage.worker_rules import clock_off, memory_grows, unknown_class, worker_silent
+from pinlater.triage.worker_rules import clock_off, memory_grows, unfitting_steps, unknown_class, worker_silent
 from tests.unit.triage.readings import NOW_MS, found, process, readings, worker
 
 MIB = 2**20
@@ -31,6 +31,18 @@ def test_jobs_whose_bodies_name_no_class():
     assert "5 seconds ago: their bodies are not JSON that names a class." in finding.sentence
     assert finding.advice.startswith("If another program writes them, deploy a RawJob class for the queue")
     assert finding.command == "pinlater scan email --future"
+
+
+def test_jobs_that_wait_long_for_code_that_fits_their_steps():
+    for minutes, is_found in ((9, False), (11, True)):
+        waiting = [UnknownJobs("email", "Order", 7, NOW_MS - 1000, NOW_MS - 1000 - minutes * 60_000)]
+        looked_at = readings(workers=[worker(unfitting=waiting), worker(host="web2")])
+        findings = found(unfitting_steps, looked_at)
+        assert bool(findings) is is_found
+    assert (findings[0].severity, findings[0].queue, findings[0].job) == ("warning", "email", "Order")
+    assert findings[0].title == "Jobs of class Order in queue email wait for code that fits their steps"
+    assert "For 11 minutes, workers have given back jobs of class Order" in findings[0].sentence
+    assert found(unfitting_steps, readings("sms", workers=[worker(unfitting=waiting)])) == [], "of another queue"
 
 
 def test_the_connection_of_a_worker_ends():

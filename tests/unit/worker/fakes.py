@@ -18,6 +18,7 @@ class FakeChild:
 
     def __init__(self, slot=0):
         self.slot = slot
+        self.generation = 0
         self.pid = os.getpid()
         self.draining = False
         self.stopping_now = False

@@ -2,13 +2,13 @@
 
 import pytest
 
-from pinlater.client.unknown_classes import unknown_classes
+from pinlater.client.unknown_classes import unfitting_classes, unknown_classes
 from pinlater.errors import BodyInvalid, EnqueueRejected
 from pinlater.model.body_metadata import read_unreadable_mark
 from pinlater.model.workers import UnknownJobs as Told
 from pinlater.model.workers import WorkerReport
 from pinlater.protocol.operations import Calls
-from pinlater.worker.claim_table.counters import UNKNOWN
+from pinlater.worker.claim_table.counters import MISMATCH, UNKNOWN
 from pinlater.worker.claim_table.snapshot import Identity
 from pinlater.worker.keeper import unknown_watch as watch_module
 from pinlater.worker.keeper.unknown_watch import RECENT_SECONDS, UnknownWatch
@@ -144,19 +144,19 @@ def test_a_worker_reports_what_it_has_met_with_of_late(monkeypatch):
     counters, watch = shared.process_counters("jobs", 0), UnknownWatch(shared)
     counters.register(["Known"])
     counters.count_success("mail", 0, 1000)
-    assert watch.recent() == []
+    assert watch.recent() == ([], [])
     counters.count_ending_of("mail", "New", UNKNOWN, 10)
     counters.count_ending_of("mail", "New", UNKNOWN, 10)
-    assert watch.recent() == [Told("mail", "New", 2, 1_000_000)]
+    assert watch.recent().unknown == [Told("mail", "New", 2, 1_000_000, 1_000_000)]
     now += RECENT_SECONDS - 1
     shared.counters.retire(0)  # its process has ended; the next one begins at 0
     shared.row("jobs", 0).register(Identity("worker:second"))
     counters.clear()
-    assert watch.recent() == [Told("mail", "New", 2, 1_000_000)]
+    assert watch.recent().unknown == [Told("mail", "New", 2, 1_000_000, 1_000_000)]
     counters.count_ending_of("mail", "New", UNKNOWN, 10)
-    assert watch.recent() == [Told("mail", "New", 3, int(now * 1000))]
+    assert watch.recent().unknown == [Told("mail", "New", 3, int(now * 1000), 1_000_000)]
     now += RECENT_SECONDS
-    assert watch.recent() == []
+    assert watch.recent() == ([], [])
 
 
 def test_what_was_met_with_before_a_reload_is_not_reported_after_it():
@@ -165,9 +165,37 @@ def test_what_was_met_with_before_a_reload_is_not_reported_after_it():
     counters = shared.process_counters("jobs", 0)
     counters.count_ending_of("mail", "New", UNKNOWN, 10)
     watch = UnknownWatch(shared)  # of the keeper that the reload has started; the new code may know the class
-    assert watch.recent() == []
+    assert watch.recent() == ([], [])
     counters.count_ending_of("mail", "New", UNKNOWN, 10)
-    assert [told.returned for told in watch.recent()] == [1]
+    assert [told.returned for told in watch.recent().unknown] == [1]
+
+
+def test_what_old_processes_give_back_after_a_reload_is_not_reported():
+    shared = Shared.for_pools([JobPool()])
+    for number in range(2):
+        shared.row("jobs", number).register(Identity(f"worker:{number}", generation=number))
+    watch = UnknownWatch(shared, generation=1)
+    watch.recent()
+    shared.process_counters("jobs", 0).count_ending_of("mail", "New", UNKNOWN, 10)
+    assert watch.recent() == ([], [])
+    shared.process_counters("jobs", 1).count_ending_of("mail", "New", UNKNOWN, 10)
+    assert [told.returned for told in watch.recent().unknown] == [1]
+
+
+def test_jobs_whose_steps_do_not_fit_are_reported_with_the_time_since_when(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(watch_module.time, "time", lambda: now)
+    shared = Shared.for_pools([JobPool()])
+    shared.row("jobs", 0).register(Identity("worker:first"))
+    counters, watch = shared.process_counters("jobs", 0), UnknownWatch(shared)
+    watch.recent()
+    for _ in range(3):
+        counters.count_ending_of("mail", "Order", MISMATCH, 10)
+        last = watch.recent()
+        now += RECENT_SECONDS - 1
+    assert last == ([], [Told("mail", "Order", 3, 2_198_000, 1_000_000)])
+    now += 1
+    assert watch.recent() == ([], [])
 
 
 def test_the_end_of_a_process_hides_nothing_that_another_one_has_met_with():
@@ -178,18 +206,20 @@ def test_the_end_of_a_process_hides_nothing_that_another_one_has_met_with():
         shared.row("jobs", number).register(Identity(f"worker:{number}"))
     for _ in range(5):
         shared.process_counters("jobs", 0).count_ending_of("mail", "New", UNKNOWN, 10)
-    assert [told.returned for told in watch.recent()] == [5]
+    assert [told.returned for told in watch.recent().unknown] == [5]
     shared.counters.retire(0)
     shared.row("jobs", 0).clear()
     shared.process_counters("jobs", 1).count_ending_of("mail", "New", UNKNOWN, 10)
-    assert [told.returned for told in watch.recent()] == [6]
+    assert [told.returned for told in watch.recent().unknown] == [6]
 
 
 def test_the_reports_of_all_workers_are_put_together():
     reports = [
         WorkerReport("a", "web1", unknown=[Told("mail", "New", 2, 1000), Told("ads", "Newer", 1, 5)]),
         WorkerReport("b", "web2", unknown=[Told("mail", "New", 3, 2000)]),
-        WorkerReport("c", "web3"),
+        WorkerReport("c", "web3", unfitting=[Told("mail", "Order", 1, 10, 5)]),
+        WorkerReport("d", "web4", unfitting=[Told("mail", "Order", 2, 20, 4), Told("mail", "Old", 1, 30)]),
     ]
+    assert unfitting_classes(reports) == [Told("mail", "Old", 1, 30), Told("mail", "Order", 3, 20, 4)]
     assert unknown_classes(reports) == [Told("ads", "Newer", 1, 5), Told("mail", "New", 5, 2000)]
     assert unknown_classes(reports, "ads") == [Told("ads", "Newer", 1, 5)]
