@@ -19,10 +19,12 @@ class ServiceError(PinLaterError):
     Attributes:
         code: number in the wire contract's ``ErrorCode``.
         code_name: its name there, such as ``QUEUE_NOT_FOUND``.
+        is_partial: within the server: whether other shards have done their parts of the call.
     """
 
     code: ClassVar[int] = 500
     code_name: ClassVar[str] = "UNKNOWN"
+    is_partial = False
 
 
 class ClientError(ServiceError):

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from pinlater.errors import DequeueRateLimited, QueueNotFound
+from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
@@ -119,10 +119,16 @@ class Broker:
                 self._observe(operation, time.perf_counter() - started)
 
     def _record_failure(self, queue: str, error: BaseException) -> None:
-        """Record that a call failed; it may have added jobs all the same, so the queue is not known to be empty."""
+        """Record that a call failed; it may have added jobs all the same, so the queue is not known to be empty.
+
+        If other shards have done their parts, their jobs are announced as those of a call that succeeds, but without
+        their number.
+        """
         state = self._queues.get(queue)
         if state is not None and not isinstance(error, QueueNotFound):
             state.mark_uncertain()
+        if isinstance(error, ServiceError) and error.is_partial:
+            self._wake_waiters(queue, None)
 
     async def give_back(self, found: DequeueResult) -> None:
         """Give back jobs whose answer was not delivered; no attempt is spent."""
@@ -233,9 +239,14 @@ class Broker:
         return 0 if state is None else known - state.jobs_arrived(known, or_more=count is None)
 
     def sees_to(self, queue: str, due_ms: int) -> bool:
-        """Return whether a dequeue here was or will be woken for a job due then, so that other servers wake none."""
+        """Return whether a dequeue here was or will be woken for a job due then, so that other servers wake none.
+
+        A server that does not reach all shards does not promise that: the job may be on one of these.
+        """
         state = self._queues.get(queue)
-        return state is not None and state.sees_to(due_ms)
+        if state is None or any(shard.unhealthy_in for shard in self.backend.shard_states()):
+            return False
+        return state.sees_to(due_ms)
 
     def on_remote_jobs(self, queue: str, due_ms: int | None, locations: Collection[JobLocation] = ()) -> None:
         """Wake a dequeue for a job that another process made claimable, now or when it is due; see ``OnJobs``."""

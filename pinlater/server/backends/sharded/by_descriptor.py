@@ -115,6 +115,7 @@ async def _ask_shards_of(
     missing = [result for result in results if isinstance(result, QueueNotFound)]
     for error in results:
         if isinstance(error, BaseException) and (len(missing) == len(results) or error not in missing):
+            _mark_partial(error, is_partial=any(not isinstance(result, BaseException) for result in results))
             raise error
     return [result for result in results if not isinstance(result, BaseException)]
 
@@ -182,8 +183,14 @@ async def _merge_results(
         else:
             total = _sum(total, result)
     if error is not None:
+        _mark_partial(error, is_partial=total.changed > 0)
         raise error
     return total
+
+
+def _mark_partial(error: BaseException, *, is_partial: bool) -> None:
+    if isinstance(error, ServiceError):
+        error.is_partial = is_partial
 
 
 def _sum(one: Settled, other: Settled) -> Settled:

@@ -14,4 +14,6 @@ def partial_failure(error: ServiceError, done: str) -> ServiceError:
         done: what the others have done, and what to do now, as a sentence without its period.
     """
     kind = ShardConnectionFailed if isinstance(error, ShardUnreachable) else type(error)
-    return kind(f"{done}. What the shard says of its part: {error}")
+    failure = kind(f"{done}. What the shard says of its part: {error}")
+    failure.is_partial = True
+    return failure

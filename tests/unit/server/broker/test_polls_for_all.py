@@ -309,6 +309,16 @@ def test_a_shard_that_answers_only_one_server_is_polled_by_that_one(run, reachin
     run(scenario, waiting_at=reaching)
 
 
+def test_a_server_that_does_not_reach_all_shards_does_not_say_that_it_sees_to_a_job(run):
+    async def scenario(world, _):
+        due_ms = world.servers[0].now_ms() + 1000
+        assert [server.broker.sees_to("q0", due_ms) for server in world.servers[:2]] == [True, True]
+        world.servers[1].answers = {"1"}
+        assert [server.broker.sees_to("q0", due_ms) for server in world.servers[:2]] == [True, False]
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("seconds", [0.3, 1.2, 5.0, 30.0])
 @pytest.mark.parametrize("ahead_ms", [0, 400, 10_000])
 def test_messages_that_come_late_count_from_when_the_poll_began(run, seconds, ahead_ms):

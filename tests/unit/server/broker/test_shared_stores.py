@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from pinlater.errors import UnknownError
+from pinlater.errors import ShardConnectionFailed, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.broker import Caller, dequeue
 from tests.support.failing_commits import FailingCommits
@@ -25,6 +25,36 @@ def test_a_job_of_another_server_reaches_a_waiting_dequeue_when_it_is_told(on_be
         bench.broker.on_remote_jobs("q", soon.run_after_ms)
         assert bodies(await waiting) == [b"later"]
         bench.broker.on_remote_jobs("nobody_waits_here", None)
+
+    on_bench(scenario)
+
+
+@pytest.mark.parametrize("is_partial", [True, False])
+@pytest.mark.parametrize(
+    ("verb", "call"),
+    [
+        ("enqueue_jobs", lambda broker: broker.enqueue("q", [job()])),
+        ("retry_failed_jobs", lambda broker: broker.retry_failed("q", 1, 1, None, 10)),
+        ("ack_dequeued_jobs", lambda broker: broker.ack("q", [], [])),
+        ("cancel_jobs", lambda broker: broker.cancel("q", [], "")),
+    ],
+)
+def test_what_a_call_that_failed_on_some_shards_made_claimable_on_others_is_announced(
+    on_bench, monkeypatch, verb, call, is_partial
+):
+    async def fail(*_, **__):
+        error = ShardConnectionFailed("shard 2 does not answer")
+        error.is_partial = is_partial
+        raise error
+
+    async def scenario(bench):
+        told = []
+        bench.broker._is_serial = False
+        bench.broker.notifiers.append(lambda queue, due_ms, _, count: told.append((queue, due_ms, count)))
+        monkeypatch.setattr(bench.backend, verb, fail)
+        with pytest.raises(ShardConnectionFailed):
+            await call(bench.broker)
+        assert told == [("q", None, None)] * is_partial
 
     on_bench(scenario)
 

@@ -48,6 +48,35 @@ def test_chosen_jobs_are_retried_and_deleted_where_they_are(fleet):
         fleet.run(fleet.shards["3"].create_queue(QUEUE))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda fleet, names: fleet.retry_these_jobs(QUEUE, names, 1, None),
+        lambda fleet, names: fleet.cancel_jobs(QUEUE, names, ""),
+        lambda fleet, names: fleet.ack_dequeued_jobs(QUEUE, [ack_of(str(name)) for name in names], []),
+    ],
+)
+def test_an_error_says_whether_other_shards_have_done_their_parts(fleet, call):
+    names = [JobDescriptor.parse(name) for name in fill(fleet, 1, 0, 1)]
+    for failing, is_partial in (("3", True), ("13", False)):
+        for name in failing:
+            fleet.shards[name].error = ShardConnectionFailed("gone")
+        with pytest.raises(ShardConnectionFailed) as failure:
+            call(fleet, names)
+        assert failure.value.is_partial is is_partial
+
+
+def test_counts_and_scans_name_the_shards_that_do_not_answer(fleet):
+    fill(fleet, 1, 2, 3)
+    assert fleet.count_jobs(QUEUE, PENDING).missing_shards == ()
+    fleet.shards["2"].error = ShardConnectionFailed("gone")
+    fleet.run(fleet.shards["3"].delete_queue(QUEUE))  # which misses nothing
+    for _ in range(WINDOW):  # also when it is not asked any more
+        counted, page = fleet.count_jobs(QUEUE, PENDING), fleet.scan_jobs(QUEUE, PENDING, 9, None)
+        assert (counted, counted.missing_shards) == (len(page.jobs), page.missing_shards) == (1, ("2",))
+    assert fleet.unhealthy_shards == 1
+
+
 def test_numbers_are_summed(fleet):
     fill(fleet, 3, 4, 5)
     assert fleet.count_jobs(QUEUE, PENDING) == 12
