@@ -66,7 +66,7 @@ async def read(scripts: ScriptRunner, queues: Sequence[str], limit: int) -> list
 
 def _group(queue: str, values: Sequence[Any]) -> FailureGroup:
     group, packed, last, *counts = values
-    job, error, example, first = _facts(packed)
+    job, error, example, first = ("", "", "", float(last)) if packed is None else _facts(packed)  # Redis may evict it
     given_up, retrying = (min(count, MOST_COUNTED) for count in counts)
     return FailureGroup(queue, int(group), job, error, example, int(first), int(float(last)), given_up, retrying)
 

@@ -23,7 +23,11 @@ while number <= last and left > 0 do
     for single = number, math.min(number + PAGE - 1, end_of_singles) do
       fields[#fields + 1] = head .. string.format('%d', single)
     end
-    for _, message in ipairs(redis.call('HMGET', inbox, unpack(fields))) do
+    for place, message in ipairs(redis.call('HMGET', inbox, unpack(fields))) do
+      if not message then
+        local gone = string.format("message %d of %s is gone", number + place - 1, name)
+        return redis.error_reply('LOST ' .. gone .. '; was a key of Redis deleted, or evicted (maxmemory-policy)?')
+      end
       left = left - #message - ARGV[8]
       if left < 0 and #found > 0 then
         return {after + 1, found}

@@ -1,7 +1,7 @@
 -- Takes a job off the set of children of its parent if that is on another shard, since nobody deletes that set; see
 -- inboxes.lua. The job's record may be gone, so this removes its address with each priority.
 local function leave_distant_parent(at, member, family)
-  local distant = string.match(family.address, '^[^: ]+:%S+ %d+ %d+')
+  local distant = family and string.match(family.address, '^[^: ]+:%S+ %d+ %d+') -- Redis may have evicted the family
   if distant then
     local shard, queue = string.match(at, '^([^{]*{[^:]*):([^}]*)}')
     local addresses = {}

@@ -227,7 +227,9 @@ if HAS_LINKS then
           local field = 'm' .. name .. '\0' .. string.format('%d', single)
           local message = redis.call('HGET', inbox, field)
           fields[#fields + 1] = field
-          fields[#fields + 1] = 'i' .. name .. '\0' .. string.match(message or '', '^.([^%z]*)')
+          if message then -- Redis may have evicted it
+            fields[#fields + 1] = 'i' .. name .. '\0' .. string.match(message, '^.([^%z]*)')
+          end
         end
         number = (last_together or last) + 1
         if first and first <= end_of_these then

@@ -66,8 +66,10 @@ if HAS_LINKS then
     local function list(member, priority, is_listed)
       local family = family_of(member)
       links[member].l = is_listed or nil
-      local news = news_for(family.address)
-      table.insert(is_listed and news.listed or news.removed, inboxes.address_of(priority, member))
+      if family then -- Redis may have evicted it
+        local news = news_for(family.address)
+        table.insert(is_listed and news.listed or news.removed, inboxes.address_of(priority, member))
+      end
     end
 
     -- Returns whether a job may have children to cancel.
