@@ -40,7 +40,7 @@ from typing import TypeVar
 
 from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
 from pinlater.model.failure_groups import FailureGroup
-from pinlater.model.jobs import JobCount, JobInfo, NewJob, Page
+from pinlater.model.jobs import JobInfo, NewJob, Page
 from pinlater.model.messages import CancelledJobs, Message, ReceivedMessage
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pinlater.client.client import Client
+from pinlater.model.jobs import Page, missing_shards
 
 
 class NotingClient(Client):
@@ -21,5 +22,6 @@ class NotingClient(Client):
 
     def _execute(self, call: Any) -> Any:
         result = super()._execute(call)
-        self._missing_shards.update(getattr(result, "missing_shards", ()))
+        if isinstance(result, int | Page):
+            self._missing_shards.update(missing_shards(result))
         return result

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pinlater.jobs.batch import Batch, BatchOutcome
     from pinlater.jobs.enqueue_options import EnqueueManyOptions, EnqueueOptions
     from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
-    from pinlater.model.jobs import JobInfo, NewJob, Page
+    from pinlater.model.jobs import JobInfo, NewJob, Page, missing_shards
     from pinlater.model.keys import JobKey
     from pinlater.model.queues import QueueSettings
     from pinlater.model.statistics import Spread, Statistics, StatisticsKind
@@ -43,7 +43,7 @@ _MODULES = {
     "jobs.batch": "Batch BatchOutcome",
     "jobs.enqueue_options": "EnqueueManyOptions EnqueueOptions",
     "model.attempts": "Ack Acks Checkpoint ClaimedJob",
-    "model.jobs": "JobInfo NewJob Page",
+    "model.jobs": "JobInfo NewJob Page missing_shards",
     "model.keys": "JobKey",
     "model.queues": "QueueSettings",
     "model.statistics": "Spread Statistics StatisticsKind",
@@ -90,6 +90,7 @@ __all__ = [
     "UnknownJobs",
     "WorkerProcess",
     "WorkerReport",
+    "missing_shards",
 ]
 
 

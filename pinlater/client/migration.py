@@ -14,7 +14,7 @@ from pinlater.client.same_store import have_one_store
 from pinlater.client.tied_jobs import is_tied
 from pinlater.errors import PinLaterError
 from pinlater.model.attempts import Ack, Checkpoint
-from pinlater.model.jobs import JobInfo
+from pinlater.model.jobs import JobInfo, missing_shards
 from pinlater.model.messages import ReceivedMessage
 from pinlater.model.state import JobState
 
@@ -111,7 +111,7 @@ class Migration:
 
     def _count(self, state: JobState, *, future: bool = False) -> int:
         count = self.source.count(self.queue, state, future=future)
-        _refuse_missing(count.missing_shards)
+        _refuse_missing(missing_shards(count))
         return count
 
     # Copy

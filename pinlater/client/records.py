@@ -1,7 +1,7 @@
 """Records that the client's calls take and return, importable from here; they are defined in ``pinlater.model``."""
 
 from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
-from pinlater.model.jobs import JobInfo, NewJob, Page
+from pinlater.model.jobs import JobInfo, NewJob, Page, missing_shards
 from pinlater.model.keys import JobKey
 from pinlater.model.queues import QueueSettings
 from pinlater.model.silence import SILENT_SECONDS
@@ -37,4 +37,5 @@ __all__ = [
     "UnknownJobs",
     "WorkerProcess",
     "WorkerReport",
+    "missing_shards",
 ]

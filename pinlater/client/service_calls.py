@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
 from pinlater.model.failure_groups import FailureGroup
-from pinlater.model.jobs import JobCount, JobInfo, NewJob, Page
+from pinlater.model.jobs import JobInfo, NewJob, Page
 from pinlater.model.messages import CancelledJobs, Message, ReceivedMessage
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
@@ -223,8 +223,8 @@ class ServiceCalls(ABC):
         waiting_for_key: bool = False,
         retrying: bool | None = None,
         failure_group: int | None = None,
-    ) -> JobCount:
-        """Return the number of jobs in a state; its ``missing_shards`` name shards whose jobs it lacks.
+    ) -> int:
+        """Return the number of jobs in a state; ``missing_shards`` of it names shards whose jobs it lacks.
 
         Args:
             queue: name of the queue.

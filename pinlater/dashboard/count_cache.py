@@ -12,6 +12,7 @@ from typing import NamedTuple, TypedDict
 
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.errors import QueueNotFound
+from pinlater.model.jobs import missing_shards
 from pinlater.model.state import JobState
 
 _MIN_TTL_SECONDS = 2.0
@@ -219,5 +220,5 @@ class CountCache:
 
     async def _count(self, key: _Key, display_state: DisplayState) -> int:
         count = await self._client.count(key.queue, display_state.state, priority=key.priority, **display_state.filters)
-        self.missing_shards = count.missing_shards
+        self.missing_shards = missing_shards(count)
         return count

@@ -133,19 +133,27 @@ class JobInfo(NamedTuple):
             return None
 
 
-class JobCount(int):
-    """A number of jobs, without those on shards that did not answer.
+class PartialCount(int):
+    """A number of jobs that lacks those on shards that did not answer; a complete one is an ordinary int.
 
     Attributes:
-        missing_shards: names of these shards; servers of older versions name none.
+        missing_shards: names of these shards.
     """
 
     missing_shards: tuple[str, ...]
 
-    def __new__(cls, number: int, missing_shards: Iterable[str] = ()) -> Self:
+    def __new__(cls, number: int, missing_shards: Iterable[str]) -> Self:
         count = super().__new__(cls, number)
         count.missing_shards = tuple(missing_shards)
         return count
+
+
+def missing_shards(found: int | Page) -> tuple[str, ...]:
+    """Return the names of the shards whose jobs a count or a page of a scan lacks, since they did not answer.
+
+    Servers of older versions name none.
+    """
+    return found.missing_shards if isinstance(found, PartialCount | Page) else ()
 
 
 class Page(NamedTuple):

@@ -25,7 +25,7 @@ from pinlater.errors import (
     StaleClaims,
     service_error,
 )
-from pinlater.model.jobs import JobCount
+from pinlater.model.jobs import PartialCount
 from pinlater.protocol.enqueue_head import METHOD as ENQUEUE
 from pinlater.protocol.enqueue_head import EnqueueHead
 from pinlater.protocol.enqueue_reply import decode_descriptor, encode_descriptor
@@ -285,7 +285,7 @@ class Codec:
         if result.e is not None:
             told = result.e
             if told.countElsewhere is not None:
-                return JobCount(told.countElsewhere, told.missingShards or ())
+                return PartialCount(told.countElsewhere, told.missingShards or ())
             raise service_error(
                 told.errorCode, told.message, told.jobDescriptors or (), told.cancelledDescriptors or ()
             )

@@ -225,7 +225,7 @@ class Calls(ReportCalls):
         retrying: bool | None = None,
         failure_group: int | None = None,
     ) -> Arguments:
-        """Return the number of jobs in a state; its ``missing_shards`` name shards whose jobs it lacks.
+        """Return the number of jobs in a state; ``missing_shards`` of it names shards whose jobs it lacks.
 
         Args:
             queue: name of the queue.

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from pinlater import AsyncClient, Client, JobState
-from pinlater.client import NewJob
+from pinlater.client import NewJob, missing_shards
 from pinlater.client.migration import Migration, ShardMissing
 from tests.support.apache import ApacheClient
 from tests.support.redis_service import RedisService, shard_file
@@ -30,16 +30,18 @@ def server(services, tmp_path_factory):
     """A server with two shards, of which the second has been killed; failed jobs are on both."""
     folder = tmp_path_factory.mktemp("server")
     settings = {"PINLATER_BACKEND": "redis", "BACKEND_CONFIG": str(shard_file(folder, services))}
+    settings["QUEUE_METRICS_INTERVAL_SECONDS"] = "1"
     with ServerProcess(folder / "server", **settings) as server, Client(server.address, timeout=60) as client:
         client.create_queue(OTHER)
         for _ in range(ALL):  # each batch goes to one of them
             client.enqueue_jobs(QUEUE, [NewJob(b"{}")])
         found = client.count(QUEUE, JobState.PENDING)
-        assert (found, found.missing_shards) == (ALL, ())
-        assert client.scan(QUEUE, JobState.PENDING).missing_shards == ()
+        assert (type(found), found, missing_shards(found)) == (int, ALL, ())
+        assert missing_shards(client.scan(QUEUE, JobState.PENDING)) == ()
         services[1].kill()
-        wait_for(lambda: client.count(QUEUE, JobState.PENDING).missing_shards)
+        wait_for(lambda: missing_shards(client.count(QUEUE, JobState.PENDING)))
         yield server
+    assert "Traceback" not in server.log
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def test_a_count_and_a_scan_name_the_shard_whose_jobs_they_lack(client):
     counted = client.count(QUEUE, JobState.PENDING)
     page = client.scan(QUEUE, JobState.PENDING)
     assert 0 < counted == len(page.jobs) < ALL
-    assert counted.missing_shards == page.missing_shards == ("2",)
+    assert missing_shards(counted) == missing_shards(page) == ("2",)
 
 
 def test_the_asyncio_client_names_it_as_well(server):
@@ -60,7 +62,7 @@ def test_the_asyncio_client_names_it_as_well(server):
         async with AsyncClient(server.address, timeout=60) as client:
             return await client.count(QUEUE, JobState.PENDING)
 
-    assert asyncio.run(count()).missing_shards == ("2",)
+    assert missing_shards(asyncio.run(count())) == ("2",)
 
 
 def test_a_client_that_knows_nothing_of_this_gets_the_count_of_the_others(server, client):
@@ -100,6 +102,12 @@ def test_a_migration_is_refused_before_anything_is_moved(server, client, tmp_pat
                 with pytest.raises(ShardMissing):
                     getattr(Migration(client, other, QUEUE, QUEUE), act)()
     assert client.count(QUEUE, JobState.PENDING) == left
+
+
+def test_metrics_go_on_with_the_other_shards(server, client):
+    left = client.count(QUEUE, JobState.PENDING)
+    line = f'pinlater_queue_backlog_jobs{{queue="{QUEUE}"}} {left}.0'
+    wait_for(lambda: line in server.page("/metrics")[1])
 
 
 def test_the_dashboard_says_so_where_it_shows_counts(server):

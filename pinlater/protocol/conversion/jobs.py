@@ -11,7 +11,7 @@ from typing import Any
 
 from pinlater.errors import ContinuationInvalid
 from pinlater.model.attempts import ClaimedJob, DequeuedJob
-from pinlater.model.jobs import JobCount, JobInfo, JobRecord, NewJob, Page, Position
+from pinlater.model.jobs import JobInfo, JobRecord, NewJob, Page, PartialCount, Position
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey, without_wait
 from pinlater.model.messages import Parent
 from pinlater.model.state import JobState
@@ -266,9 +266,9 @@ def page_reply(
     return messages.PinLaterScanJobsResponse(jobs, more, looked_at, sorted(missing_shards) or None)
 
 
-def job_count(reply: Any) -> JobCount:
+def job_count(reply: Any) -> int:
     """Read a count of jobs."""
-    return reply if isinstance(reply, JobCount) else JobCount(number(reply))
+    return reply if isinstance(reply, PartialCount) else number(reply)
 
 
 def read_continuation(token: str | None) -> Position | None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pinlater.errors import CountIncomplete, UnknownError
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.jobs import JobCount, JobRecord, Position, RecordPage
+from pinlater.model.jobs import JobRecord, Position, RecordPage, missing_shards
 from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.jobs import info_struct, page_reply, read_continuation
 from pinlater.server.api import rules
@@ -142,7 +142,7 @@ class Inspection:
         which = which._replace(skips_retrying=request.retrying is False)
         async with self._search_slot(which):
             count = await self._backend.count_jobs(request.queueName, which)
-        number, missing = min(int(count), 2**31 - 1), count.missing_shards if isinstance(count, JobCount) else ()
+        number, missing = min(int(count), 2**31 - 1), missing_shards(count)
         if missing and request.tellMissing:
             raise CountIncomplete(missing, number)
         return number

@@ -266,7 +266,7 @@ class Store(ReportStore, StatisticsStore, Protocol):
         """Return the records in the order of ``jobs``, with up to ``body_bytes`` of each body; None: no such job."""
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
-        """Count the jobs that match, up to a limit for each priority; a store of shards returns a ``JobCount``."""
+        """Count the jobs that match, up to a limit for each priority; a ``PartialCount`` if shards are missing."""
 
     async def states_in_use(self) -> dict[str, set[int]]:
         """Return in which states each queue has jobs, without counting them.

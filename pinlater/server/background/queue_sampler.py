@@ -63,7 +63,7 @@ class QueueSampler:
         metrics = self._metrics
 
         async def count(which: JobFilter) -> int:
-            return await self._backend.count_jobs(queue, which) if which.state in states else 0
+            return int(await self._backend.count_jobs(queue, which)) if which.state in states else 0
 
         due = await count(JobFilter(PENDING, is_future=False))
         retried_now = await count(JobFilter(PENDING, is_future=False, is_retrying=True)) if due else 0

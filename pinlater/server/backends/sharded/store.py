@@ -10,7 +10,7 @@ from typing import Any
 from pinlater.model.attempts import DequeuedJob
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import FailureGroup
-from pinlater.model.jobs import JobCount, JobRecord, NewJob, Position, RecordPage
+from pinlater.model.jobs import JobRecord, NewJob, PartialCount, Position, RecordPage
 from pinlater.model.queues import QueueSettings
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.failure_budget import MOST_READ, largest
@@ -180,10 +180,11 @@ class ShardedStore(StoreOverview):
     oldest_due_ms = on_all_shards(Store.oldest_due_ms, merges.earliest)
     states_in_use = on_all_shards(Store.states_in_use, merges.all_states)
 
-    async def count_jobs(self, queue: str, which: JobFilter) -> JobCount:
+    async def count_jobs(self, queue: str, which: JobFilter) -> int:
         silent: list[str] = []
         counts = await ask_all(self.group.registry, lambda shard: shard.count_jobs(queue, which), silent=silent)
-        return JobCount(sum(count for _, count in counts), sorted(silent))
+        number = sum(count for _, count in counts)
+        return PartialCount(number, sorted(silent)) if silent else number
 
     async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
         found = await self.group.due_priorities.read_all(queues, self.group.healthy())

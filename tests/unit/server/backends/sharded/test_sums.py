@@ -12,7 +12,7 @@ from pinlater.errors import (
     UnknownError,
 )
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.jobs import Position
+from pinlater.model.jobs import Position, missing_shards
 from pinlater.protocol.conversion.jobs import read_continuation, write_continuation
 from pinlater.protocol.messages import FAILED
 from pinlater.server.backends.sharded import ShardUnreachable, fan_out, placement
@@ -68,12 +68,12 @@ def test_an_error_says_whether_other_shards_have_done_their_parts(fleet, call):
 
 def test_counts_and_scans_name_the_shards_that_do_not_answer(fleet):
     fill(fleet, 1, 2, 3)
-    assert fleet.count_jobs(QUEUE, PENDING).missing_shards == ()
+    assert missing_shards(fleet.count_jobs(QUEUE, PENDING)) == ()
     fleet.shards["2"].error = ShardConnectionFailed("gone")
     fleet.run(fleet.shards["3"].delete_queue(QUEUE))  # which misses nothing
     for _ in range(WINDOW):  # also when it is not asked any more
         counted, page = fleet.count_jobs(QUEUE, PENDING), fleet.scan_jobs(QUEUE, PENDING, 9, None)
-        assert (counted, counted.missing_shards) == (len(page.jobs), page.missing_shards) == (1, ("2",))
+        assert (counted, missing_shards(counted)) == (len(page.jobs), page.missing_shards) == (1, ("2",))
     assert fleet.unhealthy_shards == 1
 
 
