@@ -144,8 +144,13 @@ def run(arguments: Sequence[str]) -> int:
         click.echo(f"pinlater: {visible(' '.join(text.split()))}", err=True)  # it may quote a job's error
         return exit_status
     if session.missing_shards:
-        names = ", ".join(sorted(session.missing_shards))
-        click.echo(f"pinlater: shard {names} does not answer: its jobs are left out", err=True)
+        names = sorted(session.missing_shards)
+        what = (
+            f"shard {names[0]} does not answer: its"
+            if len(names) == 1
+            else f"shards {', '.join(names)} do not answer: their"
+        )
+        click.echo(f"pinlater: {what} jobs are left out", err=True)
         return status or EXIT_UNAVAILABLE
     return status if isinstance(status, int) else 0
 

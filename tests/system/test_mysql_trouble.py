@@ -193,23 +193,31 @@ async def sql(service, *statements):
     connection.close()
 
 
-def test_a_server_that_becomes_a_replica_is_left_until_it_takes_changes(own_service):
-    """As in a switch-over: it goes on to answer, and refuses all changes of users like ours."""
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        (b"SET GLOBAL read_only = 1", b"SET GLOBAL read_only = 0"),
+        (b"REVOKE UPDATE, INSERT ON `%`.* FROM plain@'%'", b"GRANT UPDATE, INSERT ON `%`.* TO plain@'%'"),
+    ],
+    ids=["a replica", "lost rights"],
+)
+def test_a_server_that_refuses_changes_is_left_until_it_takes_them(own_service, begin, end):
+    """As in a switch-over, or after a wrong grant: it goes on to answer, and refuses all changes of users like ours."""
     user = {"user": "plain", "password": "x"}
 
     async def trouble(load):
-        await sql(own_service, b"SET GLOBAL read_only = 1")
+        await sql(own_service, begin, b"FLUSH PRIVILEGES")
         await until(lambda: load.fleet.unhealthy_shards)
         assert (await load.fleet.ping_shards()).keys() == {"1"}
         names = [name for _ in range(20) for name in await load.fleet.enqueue_jobs(QUEUE, [new_job(b"to the other")])]
         assert {JobDescriptor.parse(name).shard for name in names} == {"2"}
-        await sql(own_service, b"SET GLOBAL read_only = 0")
+        await sql(own_service, end, b"FLUSH PRIVILEGES")
         await until(lambda: not load.fleet.unhealthy_shards)
 
     rights = b"SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX"
     for service in (own_service, shared_service()):
         make_user = b"CREATE USER IF NOT EXISTS plain@'%' IDENTIFIED BY 'x'"
-        asyncio.run(sql(service, make_user, b"GRANT " + rights + b" ON *.* TO plain@'%'"))
+        asyncio.run(sql(service, make_user, b"GRANT " + rights + b" ON `%`.* TO plain@'%'"))
     run([endpoint_of(own_service, **user), endpoint_of(shared_service(), **user)], trouble)
 
 

@@ -33,8 +33,9 @@ _UNAVAILABLE = frozenset({1047, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 
 """The server is shutting down, has closed the connection, or (1047) is a Galera node without a quorum: it cannot serve
 now, but may later."""
 
-_READ_ONLY = frozenset({1290, 1836})
-"""``read_only`` or ``innodb_read_only`` is set: the server is a replica, or is about to become one."""
+_REFUSES_CHANGES = frozenset({1290, 1836, 1044, 1142, 1143})
+"""``read_only`` or ``innodb_read_only`` is set: the server is a replica, or is about to become one. Or the user has
+lost a privilege that it had when the server began to use the database."""
 
 _NO_SCHEMA = frozenset({1049, 1146})
 """A database or a table that does not exist."""
@@ -52,7 +53,7 @@ class ConnectFailed(ConnectionLost):
     """No connection could be opened: nothing was sent."""
 
 
-class ReadOnlyServer(ConnectFailed):
+class ChangesRefused(ConnectFailed):
     """The server accepts no changes, not even commits: nothing was changed. A new connection may reach another one."""
 
 
@@ -105,8 +106,8 @@ def classify(error: MySQLError) -> Exception:
         return TransactionConflict(str(error))
     if number == NOT_SENT:
         return PacketNotSent(str(error))
-    if number in _READ_ONLY:
-        return ReadOnlyServer(str(error))
+    if number in _REFUSES_CHANGES:
+        return ChangesRefused(str(error))
     if number in _NO_SCHEMA:
         return SchemaMissing(str(error))
     if number == 0 or 2000 <= number < 3000 or number in _UNAVAILABLE:

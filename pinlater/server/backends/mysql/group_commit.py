@@ -16,11 +16,11 @@ from typing import Generic, TypeVar
 
 from pinlater.errors import ServiceError, UnknownError
 from pinlater.server.backends.mysql.errors import (
+    ChangesRefused,
     ConnectFailed,
     ConnectionLost,
     LockTimeout,
     PacketNotSent,
-    ReadOnlyServer,
     SchemaMissing,
     StatementRejected,
     TransactionConflict,
@@ -108,7 +108,7 @@ class CommitBatch(Generic[Q, R]):
         """Mark the batch as uncertain if the block fails, unless the error proves that nothing was changed."""
         try:
             yield
-        except (TransactionConflict, ServiceError, PacketNotSent, ReadOnlyServer, SchemaMissing):
+        except (TransactionConflict, ServiceError, PacketNotSent, ChangesRefused, SchemaMissing):
             raise
         except BaseException:
             self.is_uncertain = True
