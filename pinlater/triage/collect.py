@@ -38,6 +38,9 @@ _WAITS_SECONDS = 1.0
 _TIMED_AGAIN_SECONDS = 0.1
 """A small call that took longer is timed again: the first one connects, and this machine may have stalled."""
 
+_NO_CANCELLATION_MS = 2**62
+"""Asked for jobs that were cancelled after this, a server only tells its time."""
+
 T = TypeVar("T")
 D = TypeVar("D")
 
@@ -50,7 +53,7 @@ class Collector:
         periodic: returns the periodic jobs of some queues; None to ask the server each time.
         groups: returns the failure groups of some queues, or of all, the largest first; None likewise.
         workers: returns the worker reports; None likewise.
-        clock_ms: returns the current time in epoch milliseconds.
+        clock_ms: returns the current time in epoch milliseconds, for servers of earlier versions, which do not tell it.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class Collector:
         settings = everything if not queues else {name: everything[name] for name in queues if name in everything}
         oldest = await self._client.oldest_due(queues)
         workers = await _told(self._workers(), None, "workers", not_told)
-        at_ms = self._clock_ms()
+        at_ms = await self._now_ms()
         waiting = sorted((name for name in oldest if name in settings), key=lambda name: oldest[name])
         waiting = [
             name for name in waiting if settings[name].is_paused or at_ms - oldest[name] >= 1000 * _WAITS_SECONDS
@@ -117,6 +120,13 @@ class Collector:
             answer_seconds=answer_seconds,
             not_told=not_told,
         )
+
+    async def _now_ms(self) -> int:
+        """Return the time by the store's clock, by which all times in the readings are; this machine's may be off."""
+        try:
+            return (await self._client.cancelled_jobs(_NO_CANCELLATION_MS)).asked_ms
+        except ProtocolError:  # an earlier version
+            return self._clock_ms()
 
     async def _timed_settings(self) -> tuple[dict[str, QueueSettings], float]:
         """Return the settings of all queues, and how many seconds the call took."""

@@ -12,7 +12,7 @@ from pinlater.cli import doctor, doctor_watch, examination
 from pinlater.cli.command import Session
 from pinlater.cli.metrics_page import checked_url
 from pinlater.errors import NoHealthyShards
-from pinlater.protocol.messages import PinLaterQueueSettings, PinLaterScanJobsResponse
+from pinlater.protocol.messages import PinLaterCancelledJobs, PinLaterQueueSettings, PinLaterScanJobsResponse
 from pinlater.server.metrics import Metrics, render_prometheus
 from pinlater.triage.findings import Finding, Kind, Severity
 
@@ -26,6 +26,7 @@ def answers(**changed):
         "getQueueSettings": {"email": PinLaterQueueSettings(isPaused=True), "sms": PinLaterQueueSettings()},
         "getOldestDueTimestamps": {"email": waits_ms},
         "getWorkers": [],
+        "getCancelledJobs": PinLaterCancelledJobs([], int(time.time() * 1000)),
         "getStatistics": [],
         "getFailureGroups": [],
         "getJobCount": 40,

@@ -36,7 +36,7 @@ EVERYTHING = readings(
     workers=[
         worker(process(queues=["served"], memory_bytes=900 * MIB, memory_at_start_bytes=90 * MIB, ended=99), host="a"),
         worker(process(queues=["lost"]), host="b", silent=20, unknown=[UnknownJobs("served", "New", 3, NOW_MS)]),
-        worker(host="c", sent_ms=NOW_MS + 60_000),
+        worker(host="c", sent_ms=NOW_MS + 60_000, unfitting=[UnknownJobs("served", "Order", 3, NOW_MS, 1)]),
     ],
     keys={"served": KeySample("a", 200, 200, 5000)},
     classes={"served": ClassSample("Mail", 200, 200, 5000, 0.1)},

@@ -10,6 +10,7 @@ from pinlater.client.periodic import PeriodicJobs
 from pinlater.errors import ProtocolError, QueueNotFound
 from pinlater.model.jobs import JobInfo, Page
 from pinlater.model.keys import JobKey
+from pinlater.model.messages import CancelledJobs
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
 from pinlater.model.statistics import Statistics, StatisticsKind
@@ -29,11 +30,19 @@ class FakeVerbs:
         self.deleted = set()
         self.is_old = False
         self.statistics_of = []
+        self.now_ms = NOW_MS
         self.classes, self.body = [], b'{"job": "Mail"}'
 
     async def queue_settings(self):
         self.asked["queue_settings"] += 1
         return {queue: QueueSettings() for queue in self.queues}
+
+    async def cancelled_jobs(self, since_ms):
+        self.asked["cancelled_jobs"] += 1
+        assert since_ms > self.now_ms
+        if self.is_old:
+            raise ProtocolError("unknown call")
+        return CancelledJobs([], self.now_ms)
 
     async def oldest_due(self, queues):
         self.asked["oldest_due"] += 1
@@ -220,14 +229,21 @@ def test_minutes_that_are_not_in_the_cached_hours_are_not_taken_off_them():
     minute_ms = NOW_MS - NOW_MS % 60_000
     hour = Statistics("email", "", minute_ms - 3 * 3_600_000, 100, 100, 90, 10, 0)
     client.statistics_of = [(60, []), (3600, [hour])]
-    clock_ms = NOW_MS
-    collector = Collector(client, clock_ms=lambda: clock_ms)
+    collector = Collector(client)
     before = asyncio.run(collector.collect()).before
-    clock_ms += 240_000
+    client.now_ms += 240_000
     client.statistics_of = [(60, [Statistics("email", "", minute_ms + 180_000, 80, 80, 0, 80, 0)])]
     readings = asyncio.run(collector.collect())
     assert readings.recent["email"].failed == 80
     assert readings.before == before == {"email": Flow(4 * 3600, 100, 100, 90, 10, 0)}
+
+
+def test_the_clock_of_the_store_counts_and_not_that_of_this_machine():
+    client = FakeVerbs(["email"])
+    collector = Collector(client, clock_ms=lambda: NOW_MS + 300_000)
+    assert asyncio.run(collector.collect()).at_ms == NOW_MS
+    client.is_old = True
+    assert asyncio.run(collector.collect()).at_ms == NOW_MS + 300_000
 
 
 def test_hours_are_not_asked_for_each_time():
