@@ -312,6 +312,24 @@ def test_a_password_is_needed_where_one_is_set(bench, tmp_path):
             bench.run(bench.shard_at(RedisEndpoint(("127.0.0.1", service.port), password="wrong")).ping())
 
 
+@pytest.mark.parametrize("lost", ["-@write", "-zadd", "resetkeys"])
+def test_a_shard_whose_user_has_lost_a_permission_counts_as_one_that_does_not_answer(bench, service, shard, lost):
+    """New jobs then go to others, and it is found out when it is mended."""
+    endpoint = RedisEndpoint(("127.0.0.1", service.port), username="plain", password="x")
+    with service.client() as client:
+        client.execute_command("ACL", "SETUSER", "plain", "on", ">x", "+@all", "~*", "&*")
+        plain = bench.shard_at(endpoint)
+        bench.run(plain.enqueue_jobs(QUEUE, [new_job()]), plain.ping())
+        client.execute_command("ACL", "SETUSER", "plain", lost)
+        with pytest.raises(ShardUnreachable):
+            bench.run(plain.enqueue_jobs(QUEUE, [new_job()]))
+        if lost != "-zadd":  # a probe cannot try everything
+            with pytest.raises(ShardUnreachable):
+                bench.run(plain.ping())
+        client.execute_command("ACL", "SETUSER", "plain", "+@all", "~*")
+        bench.run(plain.ping(), plain.enqueue_jobs(QUEUE, [new_job()]))
+
+
 async def _subscribe(channels):
     running = asyncio.ensure_future(channels.run(lambda _: None, lambda: None))
     await until(lambda: channels._channels["1"]._is_subscribed)

@@ -122,7 +122,7 @@ class RedisShard(RedisLifecycle, RedisMaintenance, RedisMessages, RedisReports, 
     async def ping(self) -> None:
         try:
             async with asyncio.timeout(_PING_SECONDS):
-                await self._slow_scripts.command("PING")
+                await self._slow_scripts.command("DEL", self._slow_scripts.shard_key("ping"))  # which may be forbidden
         except TimeoutError:
             raise ShardConnectionFailed(f"shard {self.name} did not answer within {_PING_SECONDS:g} s") from None
 
