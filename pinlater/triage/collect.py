@@ -11,6 +11,7 @@ from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.periodic import PeriodicJobs
 from pinlater.errors import ProtocolError, QueueNotFound
 from pinlater.model.failure_groups import FailureGroup
+from pinlater.model.jobs import missing_shards
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
 from pinlater.model.statistics import HOUR, MINUTE, Statistics, StatisticsKind, total
@@ -118,6 +119,7 @@ class Collector:
             classes=samples.classes,
             server=server,
             answer_seconds=answer_seconds,
+            missing_shards=await self._missing_shards(settings) if server is None else (),
             not_told=not_told,
         )
 
@@ -127,6 +129,15 @@ class Collector:
             return (await self._client.cancelled_jobs(_NO_CANCELLATION_MS)).asked_ms
         except ProtocolError:  # an earlier version
             return self._clock_ms()
+
+    async def _missing_shards(self, queues: Iterable[str]) -> tuple[str, ...]:
+        """Return the shards that do not answer, as the server's metrics would tell."""
+        for queue in queues:
+            try:
+                return missing_shards(await self._client.count(queue, JobState.IN_PROGRESS))
+            except QueueNotFound:  # deleted in the meantime
+                continue
+        return ()
 
     async def _timed_settings(self) -> tuple[dict[str, QueueSettings], float]:
         """Return the settings of all queues, and how many seconds the call took."""

@@ -183,6 +183,7 @@ class Readings:
         keys: queue -> its most frequent key, for deep queues.
         classes: queue -> its most frequent class, for deep queues that several classes share.
         server: figures from a server's metrics; None if unavailable.
+        missing_shards: shards that do not answer, if ``server`` is None.
         answer_seconds: how long a small call took, the shorter of two if the first took long; None if unknown.
         not_told: what could not be read, in words.
         unchecked: kinds of findings that these readings may miss, because a read failed that may succeed the next time.
@@ -201,6 +202,7 @@ class Readings:
     keys: Mapping[str, KeySample] = field(default_factory=dict)
     classes: Mapping[str, ClassSample] = field(default_factory=dict)
     server: ServerReading | None = None
+    missing_shards: Collection[str] = ()
     answer_seconds: float | None = None
     not_told: Sequence[str] = ()
     unchecked: Collection[Kind] = ()

@@ -49,7 +49,8 @@ def server_not_ready(readings: Readings, _: Thresholds) -> Iterator[Finding]:
 
 def shard_away(readings: Readings, _: Thresholds) -> Iterator[Finding]:
     """Find shards that do not answer."""
-    for shard in _shards(readings):
+    missing = [ShardReading(name, "it did not answer a count") for name in readings.missing_shards]
+    for shard in [*_shards(readings), *missing]:
         if not shard.error:
             continue
         since = "" if shard.since_ms is None else f" for {span(readings.age_seconds(shard.since_ms))}"

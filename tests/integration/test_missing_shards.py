@@ -86,6 +86,11 @@ def test_counts_in_json_name_it(server):
     assert json.loads(out)["missing_shards"] == ["2"]
 
 
+def test_the_doctor_finds_it_without_metrics(server):
+    status, out, _ = run_tool("doctor", "--server", server.address)
+    assert (status, "CRITICAL  Shard 2 of the store does not answer" in out) == (1, True)
+
+
 def test_moving_jobs_says_what_it_leaves_behind(server):
     words = ("move-jobs", QUEUE, "--to", OTHER, "--state", "pending", "--dry-run", "--server", server.address)
     status, out, err = run_tool(*words)

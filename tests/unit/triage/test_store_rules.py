@@ -35,6 +35,8 @@ def test_a_shard_is_away():
     assert (finding.severity, finding.shard) == ("critical", "2")
     assert finding.sentence.startswith("Shard 2 of the store has not answered for 30 seconds: refused.")
     assert found(shard_away, server(ShardReading("1"))) == found(shard_away, readings()) == []
+    [missing] = found(shard_away, readings(missing_shards=["3"]))
+    assert (missing.title, missing.shard) == ("Shard 3 of the store does not answer", "3")
 
 
 def test_a_store_is_nearly_full():
