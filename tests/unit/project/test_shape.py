@@ -13,7 +13,7 @@ MOST = {
     "files to touch for a field of an ack": 12,
     "files to touch for a call": 11,
     "files to touch for an option of enqueue": 7,
-    "lines of contract kept by hand": 4660,
+    "lines of contract kept by hand": 4670,
     "functions called on the way of one enqueue": 77,
     "wire structs made outside the protocol": 0,
     "functions that only pass their arguments on": 150,
