@@ -26,7 +26,6 @@ LAYERS = [
     ("pinlater.logs", ""),
     ("pinlater.durations", ""),
     ("pinlater.environment", "server.config"),
-    ("pinlater.starting", "pinlater_supervisor server worker"),
     ("pinlater.model", "errors"),
     ("pinlater.jobs", "errors model"),
     ("pinlater.tracing", "errors jobs model"),
