@@ -79,13 +79,17 @@ class SqliteDatabase:
     def writer(self) -> sqlite3.Connection:
         """Open the connection that writes; there must be only one."""
         connection = self._connect(str(self.path))
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-        connection.execute("PRAGMA cache_size = -65536")
-        if self._synchronous == "FULL":
-            connection.execute("PRAGMA user_version").fetchone()  # opens the log
-            preallocate(self._log_path)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+            connection.execute("PRAGMA cache_size = -65536")
+            if self._synchronous == "FULL":
+                connection.execute("PRAGMA user_version").fetchone()  # opens the log
+                preallocate(self._log_path)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def reader(self) -> sqlite3.Connection:

@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from operator import attrgetter
 from pathlib import Path
 
@@ -154,11 +155,14 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         self._on_commit = on_commit
         self._notifications = notifications or JobNotifications()
         self._store = SqliteDatabase(data_dir / FILE_NAME, synchronous)
-        with opening(self._store.path):
+        with opening(self._store.path), ExitStack() as undo:
+            undo.callback(self._store.close)
             connection = self._store.writer()
+            undo.callback(connection.close)
             known = connection.execute(QUERIES["queues"]).fetchall()
             self._queues = {name: self._queue(queue_id, name) for queue_id, name in known}
             self._writer = Writer(connection, _VERBS, now_ms, self._committed, self._woken, small=SMALL, joint=_JOINT)
+            undo.pop_all()
         self.files = FileWatch(self._store.files, now_ms)
         self.writes = WriteWatch(self._write_nothing, now_ms)
         self._readers = Readers(self._store.reader)

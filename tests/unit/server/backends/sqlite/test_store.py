@@ -214,6 +214,8 @@ def test_a_damaged_store_is_refused_with_advice(path):
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))  # what is in the tables, but not their names
     with pytest.raises(ConfigError, match=r"cannot be used: .* malformed; remove it with the -wal and -shm files"):
         SqliteStore(path.parent, priority_levels=1, now_ms=lambda: 0)
+    path.write_bytes(whole)
+    SqliteDatabase(path).close()  # as the first one has left neither a lock nor a connection
 
 
 def test_a_full_disk_is_no_wrong_setting_and_leaves_no_lock(path, monkeypatch):
