@@ -188,7 +188,7 @@ def test_the_tool_does_what_it_says(world):
         return out
 
     with losing(world, b"enqueueJobs", 1):
-        tool("enqueue", "pings", "{}")
+        tool("enqueue", "pings", '{"job": "Ping"}')
     assert world.counts() == (1, 0)
     world.failed(10)
     with losing(world, b"retryFailedJobs", 1):

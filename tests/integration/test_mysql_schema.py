@@ -162,7 +162,7 @@ def test_a_shard_whose_user_lacks_privileges_is_left_and_the_others_work():
         names = [name for _ in range(30) for name in await fleet.enqueue_jobs(QUEUE, [new_job()])]
         assert {JobDescriptor.parse(name).shard for name in names} == {"1"}
         assert (await fleet.queue_settings()).keys() == {QUEUE}
-        assert "the user needs all privileges on it" in (await fleet.ping_shards())["2"]
+        assert "the user needs all privileges on the database" in (await fleet.ping_shards())["2"]
         await administrator.run(grant % 2)
         administrator.close()
         async with asyncio.timeout(30):

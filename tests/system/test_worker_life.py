@@ -16,6 +16,7 @@ from tests.support.server import ServerProcess
 from tests.system.worker_program import Worker, await_state, info, put, ran, wait_for
 
 MISSING = "No module named 'nothing_of_that_name'"
+AT_IMPORT = "it does its work when it is imported: put that under if __name__ == '__main__':"
 
 
 def touches(count, attempts=3):
@@ -229,7 +230,7 @@ def test_all_that_cannot_be_loaded_is_said_once(start, folder):
     assert lines == [
         f"pinlater-worker: cannot load missing: {folder}/missing.py:2: ModuleNotFoundError: {MISSING}",
         f"pinlater-worker: cannot load broken: {folder}/broken.py:1: SyntaxError: invalid syntax",
-        f"pinlater-worker: cannot load leaves: {folder}/leaves.py:1: SystemExit: 0",
+        f"pinlater-worker: cannot load leaves: {folder}/leaves.py:1: SystemExit: 0; {AT_IMPORT}",
         "pinlater-worker: cannot load no/such.py: FileNotFoundError: no such file",
     ]
     assert "Traceback" not in worker.log

@@ -33,9 +33,11 @@ _UNAVAILABLE = frozenset({1047, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 
 """The server is shutting down, has closed the connection, or (1047) is a Galera node without a quorum: it cannot serve
 now, but may later."""
 
-_REFUSES_CHANGES = frozenset({1290, 1836, 1044, 1142, 1143})
-"""``read_only`` or ``innodb_read_only`` is set: the server is a replica, or is about to become one. Or the user has
-lost a privilege that it had when the server began to use the database."""
+_READ_ONLY = frozenset({1290, 1836})
+"""``read_only`` or ``innodb_read_only`` is set: the server is a replica, or is about to become one."""
+
+_NO_PRIVILEGE = frozenset({1044, 1142, 1143})
+"""The user may not use the database, or lacks a privilege there."""
 
 _NO_SCHEMA = frozenset({1049, 1146})
 """A database or a table that does not exist."""
@@ -106,8 +108,10 @@ def classify(error: MySQLError) -> Exception:
         return TransactionConflict(str(error))
     if number == NOT_SENT:
         return PacketNotSent(str(error))
-    if number in _REFUSES_CHANGES:
+    if number in _READ_ONLY:
         return ChangesRefused(str(error))
+    if number in _NO_PRIVILEGE:
+        return ChangesRefused(f"{error}; the user needs all privileges on the database")
     if number in _NO_SCHEMA:
         return SchemaMissing(str(error))
     if number == 0 or 2000 <= number < 3000 or number in _UNAVAILABLE:
