@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
@@ -39,8 +40,8 @@ PAGE_JOBS = 500
 _WRONG_SERVER = (ReadOnlyError, MasterDownError, ClusterDownError, MovedError, NoPermissionError)
 """Errors of a server that is not, or no longer, the master of the shard. Nothing was changed."""
 
-_FORBIDDEN = "The user executing the script can't"
-"""Part of the error of a script whose user has lost a permission; without a script, it is ``NoPermissionError``."""
+_FORBIDDEN = re.compile(r"The user executing the script can't|ACL failure in script")
+"""In the error of a script whose user has lost a permission, by Redis 7 and 8; a command gets ``NoPermissionError``."""
 
 _REJECTING_WRITES = ("MISCONF", "NOREPLICAS")
 """Errors of a server that accepts no writes, because its disk is full or replicas are missing. Nothing was changed."""
@@ -217,7 +218,7 @@ class ScriptRunner:
             self._connection.disconnect()
             if isinstance(error, MovedError):
                 return key_moved(self.name)
-        elif not text.startswith(_BUSY) and _FORBIDDEN not in text:
+        elif not text.startswith(_BUSY) and not _FORBIDDEN.search(text):
             kind = ChangeRefused if text.startswith(_REJECTING_WRITES) else UnknownError
             return kind(f"shard {self.name} refused the call, nothing was changed: {_reason(error)}")
         return ShardUnreachable(f"shard {self.name} cannot serve: {text}")
