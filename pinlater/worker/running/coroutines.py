@@ -52,6 +52,7 @@ class Coroutines:
             is_over: polled while it waits; each time that it returns True, the coroutine is cancelled.
             on_return: called when it has returned, before tasks that it left go on or are cancelled.
         """
+        coroutine = self._limited(coroutine)
         runner = self._usable_runner()
         self._is_over = is_over
         group = TaskGroup(None)
@@ -61,6 +62,10 @@ class Coroutines:
         finally:
             self._task, self._is_over = None, never_over
             self._end_leftovers(runner.get_loop(), group)
+
+    def _limited(self, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        """Return what to run for ``coroutine``: itself, or within limits."""
+        return coroutine
 
     def _end_leftovers(self, loop: asyncio.AbstractEventLoop, group: TaskGroup) -> None:
         leftovers = asyncio.all_tasks(loop).difference(self._deaf)  # those that ignored it before are not waited for

@@ -8,7 +8,7 @@ from typing import Any
 
 from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.worker.running.alarms import Alarms
-from pinlater.worker.running.coroutines import Coroutines, ignore_return, never_over
+from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import within
 from pinlater.worker.running.run_limits import RunLimits
@@ -57,7 +57,7 @@ class ThreadLimits:
 
 
 class LimitedCoroutines(Coroutines):
-    """Runs coroutines of one thread within limits.
+    """Runs coroutines of one thread within limits; ``run`` also raises ``JobTimeout``.
 
     Args:
         limits: limits of the thread.
@@ -67,11 +67,5 @@ class LimitedCoroutines(Coroutines):
         super().__init__()
         self._limits = limits
 
-    def run(
-        self,
-        coroutine: Coroutine[Any, Any, Any],
-        is_over: Callable[[], bool] = never_over,
-        on_return: Callable[[], object] = ignore_return,
-    ) -> Any:
-        """Run ``coroutine`` to its end and return its result. Raises what it raises, or ``JobTimeout``."""
-        return super().run(self._limits.limit_coroutine(coroutine), is_over, on_return)
+    def _limited(self, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        return self._limits.limit_coroutine(coroutine)
