@@ -244,9 +244,7 @@ class Broker:
         A server that does not reach all shards does not promise that: the job may be on one of these.
         """
         state = self._queues.get(queue)
-        if state is None or any(shard.unhealthy_in for shard in self.backend.shard_states()):
-            return False
-        return state.sees_to(due_ms)
+        return state is not None and not self.backend.unhealthy_shards and state.sees_to(due_ms)
 
     def on_remote_jobs(self, queue: str, due_ms: int | None, locations: Collection[JobLocation] = ()) -> None:
         """Wake a dequeue for a job that another process made claimable, now or when it is due; see ``OnJobs``."""
