@@ -11,9 +11,7 @@ from time import monotonic
 from typing import Protocol
 
 from pinlater.worker.running.run_limits import LimitExceeded
-from pinlater.worker.running.with_entries import Postponement, is_entering, may_enter
-
-_RETRY_SECONDS = 0.01
+from pinlater.worker.running.with_entries import RETRY_SECONDS, Postponement, is_entering, may_enter
 
 
 class SoftLimit(Protocol):
@@ -94,7 +92,7 @@ class Alarms:
         if seconds is None or seconds > 0:
             return seconds
         if self._must_wait(thread):
-            return _RETRY_SECONDS
+            return RETRY_SECONDS
         self._strike(thread, limits, now)
         return _next_check_in(limits, now)
 

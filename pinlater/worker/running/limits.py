@@ -20,13 +20,11 @@ from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.run_limits import LimitExceeded, RunLimits
 from pinlater.worker.running.step_limits import StepLimits
 from pinlater.worker.running.timer import Timer, new_timer
-from pinlater.worker.running.with_entries import Postponement, is_entering
+from pinlater.worker.running.with_entries import RETRY_SECONDS, Postponement, is_entering
 from pinlater.worker.session.saver import Saver
 
 KillAt = Callable[[float | None], object]
 """Asks the master to kill this process at a monotonic time, which may be inf; None cancels that."""
-
-_POSTPONED_SECONDS = 0.01
 
 
 def never_kill(_: float | None) -> None:
@@ -117,7 +115,7 @@ class TimeLimits:
             return
         # A call cut off in the middle would leave the connection unusable, and a lock might stay locked.
         if self._saver.is_saving or self._postponement.is_needed(is_unsafe=is_entering(frame)):
-            self._own_timer().set(_POSTPONED_SECONDS)
+            self._own_timer().set(RETRY_SECONDS)
             return
         exceeded = run_limits.due(monotonic())
         self._own_timer().set(run_limits.next_check_in(monotonic()))

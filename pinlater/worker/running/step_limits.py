@@ -15,9 +15,7 @@ from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.worker.running.alarms import Alarms
 from pinlater.worker.running.run_limits import LimitExceeded
 from pinlater.worker.running.timer import STEP_SIGNAL, Timer, own_timer
-from pinlater.worker.running.with_entries import Postponement, is_entering
-
-_POSTPONED_SECONDS = 0.01
+from pinlater.worker.running.with_entries import RETRY_SECONDS, Postponement, is_entering
 
 LimitStep = Callable[[StepDeadline], AbstractContextManager[None]]
 """Returns a context in which ``StepTimeout`` is raised at the deadline."""
@@ -83,7 +81,7 @@ class _MainThreadTimer:
     def _on_timer(self, _number: int, frame: FrameType | None) -> None:
         # A call cut off in the middle would leave the connection unusable, and a lock might stay locked.
         if self._deadlines and (self._is_saving() or self._postponement.is_needed(is_unsafe=is_entering(frame))):
-            self._timer.set(_POSTPONED_SECONDS)
+            self._timer.set(RETRY_SECONDS)
             return
         now = monotonic()
         is_due = any(each.comes(now) for each in self._deadlines)

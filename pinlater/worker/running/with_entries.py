@@ -16,6 +16,9 @@ from typing import NamedTuple
 _LOOKS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX", "JUMP_BACKWARD", "RESUME"})
 """The instructions at whose end the interpreter looks for something to raise."""
 
+RETRY_SECONDS = 0.01
+"""After this time, what was postponed is tried again."""
+
 _MOST_IN_A_ROW = 5
 
 
