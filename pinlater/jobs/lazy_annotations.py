@@ -9,13 +9,8 @@ from typing import Any
 
 def annotated_names(namespace: Mapping[str, Any]) -> KeysView[str]:
     """Return the names that a class body annotates."""
-    if sys.version_info >= (3, 14):
-        import annotationlib
-
-        annotate = annotationlib.get_annotate_from_class_namespace(namespace)
-        if annotate is not None:  # they may name what is defined further down
-            return annotationlib.call_annotate_function(annotate, annotationlib.Format.FORWARDREF).keys()
-    return (namespace.get("__annotations__") or {}).keys()
+    found = _evaluated(namespace, "FORWARDREF")  # they may name what is defined further down
+    return ((namespace.get("__annotations__") or {}) if found is None else found).keys()
 
 
 def annotations_now(namespace: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -26,13 +21,18 @@ def annotations_now(namespace: Mapping[str, Any]) -> dict[str, Any] | None:
     Returns:
         The annotations; None: they exist already, or name something that is not defined yet.
     """
+    try:
+        return _evaluated(namespace, "VALUE")
+    except Exception:  # noqa: BLE001 - annotations are code; who asks for them later gets the error
+        return None
+
+
+def _evaluated(namespace: Mapping[str, Any], form: str) -> dict[str, Any] | None:
+    """Return the annotations in a format of ``annotationlib``; None if they exist already, or there are none."""
     if sys.version_info >= (3, 14):
         import annotationlib
 
         annotate = annotationlib.get_annotate_from_class_namespace(namespace)
         if annotate is not None:
-            try:
-                return annotationlib.call_annotate_function(annotate, annotationlib.Format.VALUE)
-            except Exception:  # noqa: BLE001 - annotations are code; who asks for them later gets the error
-                return None
+            return annotationlib.call_annotate_function(annotate, annotationlib.Format[form])
     return None
