@@ -55,7 +55,7 @@ class ConnectFailed(ConnectionLost):
     """No connection could be opened: nothing was sent."""
 
 
-class ChangesRefused(ConnectFailed):
+class UnusableServer(ConnectFailed):
     """The server accepts no changes, not even commits: nothing was changed. A new connection may reach another one."""
 
 
@@ -109,9 +109,9 @@ def classify(error: MySQLError) -> Exception:
     if number == NOT_SENT:
         return PacketNotSent(str(error))
     if number in _READ_ONLY:
-        return ChangesRefused(str(error))
+        return UnusableServer(str(error))
     if number in _NO_PRIVILEGE:
-        return ChangesRefused(f"{error}; the user needs all privileges on the database")
+        return UnusableServer(f"{error}; the user needs all privileges on the database")
     if number in _NO_SCHEMA:
         return SchemaMissing(str(error))
     if number == 0 or 2000 <= number < 3000 or number in _UNAVAILABLE:

@@ -16,7 +16,6 @@ from typing import Generic, TypeVar
 
 from pinlater.errors import ServiceError, UnknownError
 from pinlater.server.backends.mysql.errors import (
-    ChangesRefused,
     ConnectFailed,
     ConnectionLost,
     LockTimeout,
@@ -24,6 +23,7 @@ from pinlater.server.backends.mysql.errors import (
     SchemaMissing,
     StatementRejected,
     TransactionConflict,
+    UnusableServer,
     conflict_backoff,
     connection_failed,
     too_many_conflicts,
@@ -108,7 +108,7 @@ class CommitBatch(Generic[Q, R]):
         """Mark the batch as uncertain if the block fails, unless the error proves that nothing was changed."""
         try:
             yield
-        except (TransactionConflict, ServiceError, PacketNotSent, ChangesRefused, SchemaMissing):
+        except (TransactionConflict, ServiceError, PacketNotSent, UnusableServer, SchemaMissing):
             raise
         except BaseException:
             self.is_uncertain = True
