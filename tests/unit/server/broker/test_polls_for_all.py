@@ -143,6 +143,10 @@ class Server:
     def shard_states(self):
         return [ShardState(shard, "", 0, unhealthy_in=int(shard not in self.answers)) for shard in SHARDS]
 
+    @property
+    def unhealthy_shards(self):
+        return sum(shard.unhealthy_in for shard in self.shard_states())
+
     # The others
 
     @property
