@@ -24,6 +24,8 @@ CLOSE_SECONDS = 1.0
 """How long answers in progress may take at the end, so that a probe during a reload is answered."""
 
 _LINGER_SECONDS = 1.0
+_TURNS_TO_CONNECT = 3
+"""Turns of the event loop until a connection that it has accepted is known here."""
 
 _INDEX = """\
 PinLater server
@@ -74,13 +76,21 @@ class AdminEndpoint:
     async def close(self) -> None:
         """Stop listening, answer received requests, and close all connections; may be called twice."""
         if self._server is not None:
-            self._server.close()
+            await self._accept_no_more(self._server)
         if self._answering:
             await asyncio.wait(self._answering, timeout=CLOSE_SECONDS)
         for task in self._answering:
             task.cancel()
         if self._answering:
             await asyncio.wait(self._answering)
+
+    async def _accept_no_more(self, server: asyncio.Server) -> None:
+        """Stop listening; asyncio would drop what it has accepted, but not yet handed over, if it closed at once."""
+        for listening in server.sockets:
+            asyncio.get_running_loop().remove_reader(listening.fileno())
+        for _ in range(_TURNS_TO_CONNECT):
+            await asyncio.sleep(0)
+        server.close()
 
     # One connection
 

@@ -266,3 +266,21 @@ def test_closing_ends_what_is_open(run):
         return rest
 
     assert run(test) == b""
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_connection_that_was_just_accepted_is_answered_at_the_end(run, turns):
+    """Wherever the end comes; one that is not accepted yet is left to the process that comes next."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
+        client.connect(listener.getsockname())
+        client.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+
+        async def test(endpoint):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await endpoint.close()
+
+        run(test, listener=listener.dup())
+        client.settimeout(0.2)
+        with contextlib.suppress(TimeoutError):
+            assert client.recv(100).startswith(b"HTTP/1.1 200")
