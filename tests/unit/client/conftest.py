@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.unit.client.fake_server import FakeServer
+from pinlater import AsyncClient, Client
+from tests.unit.client.fake_server import Blocking, FakeServer, client_of
 
 
 @pytest.fixture
@@ -17,3 +18,14 @@ def serve():
     yield start
     for server in servers:
         server.close()
+
+
+@pytest.fixture(params=[Client, AsyncClient])
+def connect(request):
+    """Makes clients of either kind, as ``client_of`` does; a test calls both alike."""
+
+    def connect(*servers, **options):
+        client = client_of(*servers, kind=request.param, **options)
+        return client if request.param is Client else Blocking(client)
+
+    return connect

@@ -1,11 +1,13 @@
 """A small framed server for tests: real sockets, real bytes, replies by a function."""
 
+import asyncio
 import atexit
 import contextlib
 import socket
 import threading
 
 from pinlater import Client, Job
+from pinlater.client import ServerSet
 from pinlater.client.address import Address
 from pinlater.errors import ServiceError
 from pinlater.protocol.codec import UNKNOWN_METHOD, Codec
@@ -117,6 +119,31 @@ def free_address():
     return Address(*sock.getsockname()[:2])
 
 
-def client_of(*servers, **options):
-    """Return a blocking client of servers, or of addresses."""
-    return Client([str(getattr(server, "address", server)) for server in servers], **options)
+def client_of(*servers, kind=Client, **options):
+    """Return a client of a server set, or of servers or addresses."""
+    if not isinstance(servers[0], ServerSet):
+        servers = ([str(getattr(server, "address", server)) for server in servers],)
+    return kind(*servers, **options)
+
+
+class Blocking:
+    """An asyncio client whose verbs are called like those of a blocking client."""
+
+    def __init__(self, client):
+        self._client = client
+        self._runner = asyncio.Runner()
+
+    def __getattr__(self, name):
+        verb = getattr(self._client, name)
+        return lambda *args, **kwargs: self._runner.run(_awaited(verb, *args, **kwargs))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        with self._runner:
+            self.close()
+
+
+async def _awaited(verb, *args, **kwargs):
+    return await verb(*args, **kwargs)

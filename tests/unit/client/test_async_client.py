@@ -1,11 +1,9 @@
-"""The asyncio client: side by side, bounded, deadlines, cancellation, loops, bulk."""
+"""What only the asyncio client does: side by side, bounded, cancellation, loops. Else see ``test_client.py``."""
 
 import asyncio
 import os
 import threading
-import time
-import traceback
-from pathlib import Path
+from functools import partial
 
 import pytest
 
@@ -14,23 +12,18 @@ from pinlater.client.async_connection import AsyncConnection
 from pinlater.errors import (
     CallTimeout,
     NoHealthyShards,
-    NotConnected,
     ProtocolError,
-    QueueNotFound,
-    ServerUnavailable,
 )
 from pinlater.protocol.messages import (
-    PinLaterDequeueResponse,
     PinLaterJobInfo,
     PinLaterScanJobsResponse,
 )
 from tests.support.waiting import until
+from tests.unit.client import fake_server
 from tests.unit.client.daemons import check_connection_ends
-from tests.unit.client.fake_server import Ping, after, free_address, stored
+from tests.unit.client.fake_server import Ping, stored
 
-
-def client_of(*servers, **options):
-    return AsyncClient([str(getattr(server, "address", server)) for server in servers], **options)
+client_of = partial(fake_server.client_of, kind=AsyncClient)
 
 
 def run(client, use):
@@ -41,16 +34,6 @@ def run(client, use):
             return await use(client)
 
     return asyncio.run(main())
-
-
-def test_calls_one_after_the_other_share_a_connection(serve):
-    server = serve(lambda _: {"q"})
-
-    async def use(client):
-        return [await client.queue_names() for _ in range(5)]
-
-    assert run(client_of(server), use) == [{"q"}] * 5
-    assert len(server.connections) == 1
 
 
 def test_a_call_that_goes_on_while_the_client_is_closed_leaves_no_connection_open(serve):
@@ -78,72 +61,6 @@ def test_calls_side_by_side_get_their_own_answers_on_bounded_connections(serve):
 
     assert run(client_of(server, connections=8, timeout=30), use) == list(range(1, 201))
     assert len(server.connections) <= 8
-
-
-def test_a_refusal_is_raised_as_its_class(serve):
-    server = serve(lambda _: QueueNotFound("no queue q"))
-    with pytest.raises(QueueNotFound, match="no queue q"):
-        run(client_of(server), lambda client: client.count("q", JobState.PENDING))
-    assert len(server.calls) == 1
-
-
-@pytest.mark.parametrize("failure", ["hang up", NoHealthyShards("none")])
-def test_passing_failures_are_retried(serve, failure):
-    server = serve(after([failure], lambda _: {"q"}))
-    assert run(client_of(server), lambda client: client.queue_names()) == {"q"}
-    assert len(server.calls) == 2
-
-
-def test_a_dequeue_is_never_repeated_by_itself(serve):
-    server = serve(after(["hang up"], lambda _: PinLaterDequeueResponse()))
-    with pytest.raises(ServerUnavailable):
-        run(client_of(server), lambda client: client.dequeue_jobs("q", 1))
-    assert len(server.calls) == 1
-
-
-def test_it_fails_over(serve):
-    server = serve(lambda _: {"q"})
-    for _ in range(4):
-        assert run(client_of(free_address(), server), lambda client: client.queue_names()) == {"q"}
-
-
-def test_a_server_that_comes_back_in_time_is_found(serve):
-    address = free_address()
-    threading.Timer(1.5, lambda: serve(lambda _: {"q"}, address=address)).start()
-    assert run(client_of(address, retries=0, timeout=60), lambda client: client.queue_names()) == {"q"}
-
-
-def test_less_patience_reports_unreachable_servers_sooner():
-    with pytest.raises(NotConnected):
-        run(client_of(free_address(), timeout=3600, patience=0.2), lambda client: client.queue_names())
-
-
-def test_a_call_refused_by_a_stopping_server_is_always_retried(serve):
-    server = serve(after(["stopping"] * 6, lambda _: PinLaterDequeueResponse({"d": b"x"})))
-    jobs = run(client_of(server, retries=0, timeout=60), lambda client: client.dequeue_jobs("q", 1))
-    assert [job.descriptor for job in jobs] == ["d"]
-    assert len(server.calls) == 7
-
-
-def test_nobody_there_is_unavailable():
-    with pytest.raises(ServerUnavailable, match="connection refused"):
-        run(client_of(free_address(), timeout=10), lambda client: client.queue_names())
-
-
-def test_a_traceback_leads_from_the_caller_to_the_client_and_no_further():
-    with pytest.raises(NotConnected) as caught:
-        run(client_of(free_address(), timeout=10), lambda client: client.queue_names())
-    files = [Path(frame.filename) for frame in traceback.extract_tb(caught.tb)]
-    assert files[0] == Path(__file__)
-    assert [file for file in files if "tenacity" in file.parts] == []
-
-
-def test_a_call_ends_at_its_deadline(serve):
-    server = serve(lambda _: "silence")
-    started = time.monotonic()
-    with pytest.raises(CallTimeout):
-        run(client_of(server, timeout=0.2), lambda client: client.queue_names())
-    assert time.monotonic() - started < 20
 
 
 def test_waiting_for_a_connection_counts(serve):
@@ -255,19 +172,6 @@ def test_many_jobs_are_stored_in_order(serve, jobs):
 
 
 @pytest.mark.parametrize("failure", ["hang up", "stopping", NoHealthyShards("none")])
-def test_a_failure_in_the_middle_loses_nothing(serve, failure):
-    seen = []
-
-    def answer(call):
-        seen.append(call)
-        return failure if len(seen) in {3, 7} else stored(call)
-
-    server = serve(answer)
-    assert run(client_of(server), lambda client: client.enqueue_many(asynchronous_jobs(), batch_size=10)) == 105
-    assert set(bodies(server)) == set(EXPECTED)
-
-
-@pytest.mark.parametrize("failure", ["hang up", "stopping", NoHealthyShards("none")])
 @pytest.mark.parametrize("connections", [1, 3])
 def test_a_failure_while_all_connections_enqueue_many_jobs_loses_nothing(serve, failure, connections):
     failing = set(range(3 * connections, 4 * connections))
@@ -313,13 +217,6 @@ def test_a_batch_that_may_be_stored_is_sent_again_as_a_repeat_although_no_server
     again = [call.arguments.context for call in servers[0].calls]
     assert [context.isRepeat for context in again] == [True, None]
     assert again[0].idempotencyKey == first.calls[0].arguments.context.idempotencyKey
-
-
-def test_a_refused_batch_ends_it_and_says_how_many_were_stored(serve):
-    server = serve(lambda call: QueueNotFound("no queue") if len(server.calls) == 3 else stored(call))
-    with pytest.raises(QueueNotFound) as caught:
-        run(client_of(server), lambda client: client.enqueue_many(asynchronous_jobs(), batch_size=10))
-    assert caught.value.__notes__ == ["20 jobs were stored before this"]
 
 
 DAEMON = """

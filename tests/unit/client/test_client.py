@@ -1,4 +1,4 @@
-"""The blocking client: verbs, retries, fail-over, threads, forks, bulk."""
+"""Both clients: verbs, retries, fail-over; with threads and forks, the blocking one."""
 
 import os
 import pickle
@@ -27,9 +27,9 @@ from pinlater.protocol.stopping import STOPPING_FRAME
 from tests.unit.client.fake_server import Ping, after, client_of, free_address, stored
 
 
-def test_enqueue_returns_a_handle(serve):
+def test_enqueue_returns_a_handle(serve, connect):
     server = serve(stored)
-    with client_of(server) as client:
+    with connect(server) as client:
         assert client.enqueue(Ping(number=3)).descriptor == "pings:s1:p1:0"
     assert server.calls[0].arguments.request.jobs[0].body == b'{"job":"Ping","number":3}'
 
@@ -55,9 +55,9 @@ def test_a_cancellation_that_cannot_be_sent_deletes_nothing(serve):
     assert server.methods == []
 
 
-def test_one_connection_serves_one_thread(serve):
+def test_one_connection_serves_one_thread(serve, connect):
     server = serve(lambda _: {"q"})
-    with client_of(server) as client:
+    with connect(server) as client:
         assert [client.queue_names() for _ in range(5)] == [{"q"}] * 5
     assert len(server.connections) == 1
 
@@ -80,45 +80,45 @@ def test_threads_have_a_connection_each(serve):
     assert not both_called.broken
 
 
-def test_a_refusal_is_raised_as_its_class_and_not_repeated(serve):
+def test_a_refusal_is_raised_as_its_class_and_not_repeated(serve, connect):
     server = serve(lambda _: QueueNotFound("no queue q"))
-    with client_of(server) as client, pytest.raises(QueueNotFound, match="no queue q"):
+    with connect(server) as client, pytest.raises(QueueNotFound, match="no queue q"):
         client.count("q", JobState.PENDING)
     assert len(server.calls) == 1
 
 
 @pytest.mark.parametrize("refusal", [NoHealthyShards("none"), ShardConnectionFailed("gone")])
-def test_a_store_that_was_away_is_asked_again(serve, refusal):
+def test_a_store_that_was_away_is_asked_again(serve, refusal, connect):
     server = serve(after([refusal, refusal], lambda _: 5))
-    with client_of(server) as client:
+    with connect(server) as client:
         assert client.count("q", JobState.PENDING) == 5
     assert len(server.calls) == 3
 
 
-def test_retries_are_bounded_and_the_last_error_is_raised(serve):
+def test_retries_are_bounded_and_the_last_error_is_raised(serve, connect):
     server = serve(lambda _: ShardConnectionFailed("gone"))
-    with client_of(server, retries=2) as client, pytest.raises(ShardConnectionFailed):
+    with connect(server, retries=2) as client, pytest.raises(ShardConnectionFailed):
         client.count("q", JobState.PENDING)
     assert len(server.calls) == 3
 
 
-def test_without_retries_there_is_one_try(serve):
+def test_without_retries_there_is_one_try(serve, connect):
     server = serve(lambda _: "hang up")
-    with client_of(server, retries=0) as client, pytest.raises(ServerUnavailable):
+    with connect(server, retries=0) as client, pytest.raises(ServerUnavailable):
         client.queue_names()
     assert len(server.calls) == 1
 
 
-def test_a_lost_answer_is_asked_for_again_where_that_is_safe(serve):
+def test_a_lost_answer_is_asked_for_again_where_that_is_safe(serve, connect):
     server = serve(after(["hang up"], stored))
-    with client_of(server) as client:
+    with connect(server) as client:
         assert client.enqueue_jobs("q", [NewJob(b"x")]) == ["q:s1:p1:0"]
     assert server.methods == ["enqueueJobs", "enqueueJobs"]
 
 
-def test_a_dequeue_is_never_repeated_by_itself(serve):
+def test_a_dequeue_is_never_repeated_by_itself(serve, connect):
     server = serve(after(["hang up"], lambda _: PinLaterDequeueResponse()))
-    with client_of(server) as client:
+    with connect(server) as client:
         with pytest.raises(ServerUnavailable):
             client.dequeue_jobs("q", 1)
         assert client.dequeue_jobs("q", 1) == []
@@ -134,20 +134,20 @@ def test_an_idle_connection_that_the_server_closed_does_not_fail_a_dequeue(serve
         assert client.dequeue_jobs("q", 1) == []
 
 
-def test_a_call_ends_at_its_deadline_retries_included(serve):
+def test_a_call_ends_at_its_deadline_retries_included(serve, connect):
     server = serve(lambda _: "silence")
     started = time.monotonic()
-    with client_of(server, timeout=0.2) as client, pytest.raises(CallTimeout):
+    with connect(server, timeout=1) as client, pytest.raises(CallTimeout):
         client.queue_names()
     assert time.monotonic() - started < 20
 
 
-def test_a_long_poll_waits_longer_than_the_timeout(serve):
+def test_a_long_poll_waits_longer_than_the_timeout(serve, connect):
     def answer(_):
         time.sleep(0.4)
         return PinLaterDequeueResponse({"d": b"x"})
 
-    with client_of(serve(answer), timeout=0.2) as client:
+    with connect(serve(answer), timeout=0.2) as client:
         assert [job.descriptor for job in client.dequeue_jobs("q", 1, wait=5)] == ["d"]
 
 
@@ -168,33 +168,33 @@ def test_a_late_answer_is_never_taken_for_another(serve):
         assert client.count("q", JobState.PENDING) == 7
 
 
-def test_it_fails_over_to_a_server_that_lives(serve):
+def test_it_fails_over_to_a_server_that_lives(serve, connect):
     server = serve(lambda _: {"q"})
     for _ in range(4):  # whichever it starts with
-        with client_of(free_address(), server) as client:
+        with connect(free_address(), server) as client:
             assert client.queue_names() == {"q"}
 
 
-def test_it_fails_over_when_its_server_dies(serve):
+def test_it_fails_over_when_its_server_dies(serve, connect):
     servers = [serve(lambda _: {"q"}), serve(lambda _: {"q"})]
-    with client_of(*servers) as client:
+    with connect(*servers) as client:
         client.queue_names()
         used = next(server for server in servers if server.calls)
         used.close()
         assert client.queue_names() == {"q"}
 
 
-def test_nobody_there_names_every_server():
+def test_nobody_there_names_every_server(connect):
     first, second = free_address(), free_address()
-    with client_of(first, second, timeout=10) as client, pytest.raises(ServerUnavailable) as caught:
+    with connect(first, second, timeout=10) as client, pytest.raises(ServerUnavailable) as caught:
         client.queue_names()
     assert f"{first}: connection refused" in caught.value.reasons
     assert f"{second}: connection refused" in caught.value.reasons
 
 
-def test_the_last_line_of_a_traceback_says_what_to_do():
+def test_the_last_line_of_a_traceback_says_what_to_do(connect):
     address = free_address()
-    with client_of(address, timeout=10) as client, pytest.raises(NotConnected) as caught:
+    with connect(address, timeout=10) as client, pytest.raises(NotConnected) as caught:
         client.queue_names()
     assert str(caught.value) == (
         f"cannot reach {address}: connection refused; is pinlater-server running? "
@@ -203,8 +203,8 @@ def test_the_last_line_of_a_traceback_says_what_to_do():
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
-def test_a_traceback_leads_from_the_caller_to_the_client_and_no_further():
-    with client_of(free_address(), timeout=10) as client, pytest.raises(NotConnected) as caught:
+def test_a_traceback_leads_from_the_caller_to_the_client_and_no_further(connect):
+    with connect(free_address(), timeout=10) as client, pytest.raises(NotConnected) as caught:
         client.queue_names()
     files = [Path(frame.filename) for frame in traceback.extract_tb(caught.tb)]
     assert files[0] == Path(__file__)
@@ -212,34 +212,34 @@ def test_a_traceback_leads_from_the_caller_to_the_client_and_no_further():
 
 
 @pytest.mark.parametrize("retries", [0, 3])
-def test_a_server_that_comes_back_in_time_is_found(serve, retries):
+def test_a_server_that_comes_back_in_time_is_found(serve, retries, connect):
     address = free_address()
     threading.Timer(1.5, lambda: serve(lambda _: {"q"}, address=address)).start()
-    with client_of(address, retries=retries, timeout=60) as client:
+    with connect(address, retries=retries, timeout=60) as client:
         assert client.queue_names() == {"q"}
 
 
-def test_less_patience_reports_unreachable_servers_sooner():
-    with client_of(free_address(), timeout=3600, patience=0.2) as client, pytest.raises(NotConnected):
+def test_less_patience_reports_unreachable_servers_sooner(connect):
+    with connect(free_address(), timeout=3600, patience=0.2) as client, pytest.raises(NotConnected):
         client.queue_names()
 
 
-def test_a_store_that_is_away_for_long_is_asked_until_the_timeout(serve):
+def test_a_store_that_is_away_for_long_is_asked_until_the_timeout(serve, connect):
     server = serve(after([NoHealthyShards("none")] * 6, lambda _: 5))
-    with client_of(server, retries=1, timeout=60) as client:
+    with connect(server, retries=1, timeout=60) as client:
         assert client.count("q", JobState.PENDING) == 5
 
 
-def test_without_retries_what_a_server_has_answered_is_not_asked_again(serve):
+def test_without_retries_what_a_server_has_answered_is_not_asked_again(serve, connect):
     server = serve(lambda _: NoHealthyShards("none"))
-    with client_of(server, retries=0) as client, pytest.raises(NoHealthyShards):
+    with connect(server, retries=0) as client, pytest.raises(NoHealthyShards):
         client.count("q", JobState.PENDING)
     assert len(server.calls) == 1
 
 
-def test_a_call_refused_by_a_stopping_server_is_always_retried(serve):
+def test_a_call_refused_by_a_stopping_server_is_always_retried(serve, connect):
     server = serve(after(["stopping"] * 6, lambda _: PinLaterDequeueResponse({"d": b"x"})))
-    with client_of(server, retries=0, timeout=60) as client:
+    with connect(server, retries=0, timeout=60) as client:
         assert [job.descriptor for job in client.dequeue_jobs("q", 1)] == ["d"]
     assert len(server.calls) == 7
 
@@ -253,14 +253,14 @@ def test_an_answer_that_comes_with_the_end_counts_and_the_connection_is_not_used
     assert len(server.connections) == 2
 
 
-def test_it_does_not_say_that_nothing_was_done_after_an_answer_was_lost(serve):
+def test_it_does_not_say_that_nothing_was_done_after_an_answer_was_lost(serve, connect):
     def answer(_):
         server.close()
         return "hang up"
 
     server = serve(answer)
     with (
-        client_of(server, timeout=60, patience=2) as client,
+        connect(server, timeout=60, patience=2) as client,
         pytest.raises(ServerUnavailable, match="may have been") as caught,
     ):
         client.enqueue_jobs("q", [NewJob(b"x")])
@@ -372,9 +372,9 @@ def test_a_deleted_job_raises_lookup_error(serve):
             handle.status()
 
 
-def test_acks_and_checkpoints_return_nothing(serve):
+def test_acks_and_checkpoints_return_nothing(serve, connect):
     from pinlater.client import Checkpoint
 
-    with client_of(serve(lambda _: None)) as client:
+    with connect(serve(lambda _: None)) as client:
         assert client.ack("q", [Ack("d")]) is None
         assert client.checkpoint("q", [Checkpoint("d")]) is None

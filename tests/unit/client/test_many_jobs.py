@@ -1,4 +1,4 @@
-"""Many jobs at once with the blocking client: stored in order, and counted when that ends early."""
+"""Many jobs at once: stored in order, and counted when that ends early."""
 
 import threading
 import time
@@ -55,7 +55,7 @@ def test_the_iterable_is_not_read_far_ahead(serve):
 
 
 @pytest.mark.parametrize("failure", ["hang up", "stopping", NoHealthyShards("none"), b"\0\0\0\4junk"])
-def test_a_failure_in_the_middle_loses_nothing(serve, failure):
+def test_a_failure_in_the_middle_loses_nothing(serve, failure, connect):
     seen = []
 
     def answer(call):
@@ -63,7 +63,7 @@ def test_a_failure_in_the_middle_loses_nothing(serve, failure):
         return failure if len(seen) == 4 else stored(call)
 
     server = serve(answer)
-    with client_of(server) as client:
+    with connect(server) as client:
         if isinstance(failure, bytes):  # not our protocol: not repeated
             with pytest.raises(Exception, match="not a Thrift message") as caught:
                 client.enqueue_many((Ping(number=number) for number in range(100)), batch_size=10)
@@ -87,9 +87,9 @@ def test_a_server_that_restarts_in_the_middle_loses_nothing(serve):
     assert set(bodies(server)) == set(expected_bodies(100))
 
 
-def test_a_refused_batch_ends_it_and_says_how_many_were_stored(serve):
+def test_a_refused_batch_ends_it_and_says_how_many_were_stored(serve, connect):
     server = serve(lambda call: QueueNotFound("no queue") if len(server.calls) == 3 else stored(call))
-    with client_of(server) as client:
+    with connect(server) as client:
         with pytest.raises(QueueNotFound) as caught:
             client.enqueue_many((Ping(number=number) for number in range(100)), batch_size=10)
         assert caught.value.__notes__ == ["20 jobs were stored before this"]

@@ -82,22 +82,11 @@ def test_the_next_call_of_an_asyncio_client_goes_to_another_server(pair):
     assert asyncio.run(use()) == [{"other"}] * 3
 
 
-def test_a_call_goes_on_at_another_server_when_one_only_accepts_connections(pair):
+def test_a_call_goes_on_at_another_server_when_one_only_accepts_connections(pair, connect):
     """As a proxy does whose server is gone."""
     pair.answers[0] = "hang up"
-    with Client(pair.servers) as client:
+    with connect(pair.servers) as client:
         assert client.queue_names() == {"other"}
-    assert len(pair.fakes[0].calls) == 1
-
-
-def test_an_asyncio_call_goes_on_at_another_server_when_one_only_accepts_connections(pair):
-    pair.answers[0] = "hang up"
-
-    async def ask():
-        async with AsyncClient(pair.servers) as client:
-            assert await client.queue_names() == {"other"}
-
-    asyncio.run(ask())
     assert len(pair.fakes[0].calls) == 1
 
 
@@ -109,37 +98,16 @@ def test_a_server_that_has_answered_is_asked_again_when_a_connection_breaks(pair
     assert len(pair.fakes[0].calls) == 2
 
 
-def test_a_bulk_enqueue_goes_on_at_another_server(pair):
+def test_a_bulk_enqueue_goes_on_at_another_server(pair, connect):
     pair.answers = ["silence", PinLaterEnqueueResponse(["pings:s1:p1:1"])]
-    with Client(pair.servers, timeout=1) as client:
+    with connect(pair.servers, timeout=1) as client:
         assert client.enqueue_many([Ping(number=number) for number in range(6)], batch_size=1) == 6
 
 
-def test_a_bulk_enqueue_of_an_asyncio_client_goes_on_at_another_server(pair):
-    pair.answers = ["silence", PinLaterEnqueueResponse(["pings:s1:p1:1"])]
-
-    async def use():
-        async with AsyncClient(pair.servers, timeout=1) as client:
-            return await client.enqueue_many([Ping(number=number) for number in range(6)], batch_size=1)
-
-    assert asyncio.run(use()) == 6
-
-
-def test_a_call_that_reaches_no_store_is_tried_at_another_server(pair):
+def test_a_call_that_reaches_no_store_is_tried_at_another_server(pair, connect):
     pair.answers[0] = NoHealthyShards("cut off")
-    with Client(pair.servers) as client:
+    with connect(pair.servers) as client:
         assert [client.queue_names() for _ in range(3)] == [{"other"}] * 3
-    assert len(pair.fakes[0].methods) == 1
-
-
-def test_an_asyncio_call_that_reaches_no_store_is_tried_at_another_server(pair):
-    pair.answers[0] = NoHealthyShards("cut off")
-
-    async def use():
-        async with AsyncClient(pair.servers) as client:
-            return [await client.queue_names() for _ in range(3)]
-
-    assert asyncio.run(use()) == [{"other"}] * 3
     assert len(pair.fakes[0].methods) == 1
 
 
@@ -159,17 +127,9 @@ def balanced(serve):
     return fake
 
 
-def test_a_client_goes_on_at_another_server_behind_the_same_address(balanced):
-    with Client(str(balanced.address)) as client:
+def test_a_client_goes_on_at_another_server_behind_the_same_address(balanced, connect):
+    with connect(str(balanced.address)) as client:
         assert client.queue_names() == {"other"}
-
-
-def test_an_asyncio_client_goes_on_at_another_server_behind_the_same_address(balanced):
-    async def use():
-        async with AsyncClient(str(balanced.address)) as client:
-            return await client.queue_names()
-
-    assert asyncio.run(use()) == {"other"}
 
 
 def test_a_keeper_renews_at_another_server_behind_the_same_address(balanced):
