@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
-from pinlater.errors import NoHealthyShards, ServiceError
+from pinlater.errors import ServiceError
 from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.statistics import run_statistics
 from pinlater.server.api.ack_rules import ParsedAcks, read_acks
@@ -15,7 +15,6 @@ from pinlater.server.api.eager_tasks import start_task
 from pinlater.server.api.offload import offload
 from pinlater.server.api.rules import check_queue_name
 from pinlater.server.backends.statistics_buffer import StatisticsBuffer
-from pinlater.server.backends.unavailable import ChangeRefused
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.metrics import Metrics
 
@@ -71,15 +70,8 @@ class AckCall:
             self._statistics.add_runs(queue, run_statistics(request.runStatistics))
 
     async def _ack(self, acks: ParsedAcks) -> None:
-        """Carry out the valid acks, then raise the error of the first malformed one.
-
-        Raises:
-            NoHealthyShards: the store takes no changes at present, so workers keep the acks until it does.
-        """
-        try:
-            settled = await self._broker.ack(acks.queue, acks.succeeded, acks.failed)
-        except ChangeRefused as error:
-            raise NoHealthyShards(str(error)) from error
+        """Carry out the valid acks, then raise the error of the first malformed one."""
+        settled = await self._broker.ack(acks.queue, acks.succeeded, acks.failed)
         self._metrics.acks_succeeded.add(acks.queue, len(acks.succeeded))
         self._metrics.acks_failed.add(acks.queue, len(acks.failed))
         if acks.failed:

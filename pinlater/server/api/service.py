@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from pinlater.errors import CountIncomplete, NoHealthyShards, QueueNotFound, ServiceError, StaleClaims, UnknownError
+from pinlater.errors import CountIncomplete, QueueNotFound, ServiceError, StaleClaims, UnknownError
 from pinlater.protocol.codec import UNKNOWN_METHOD
 from pinlater.protocol.conversion.jobs import enqueue_reply
 from pinlater.protocol.conversion.queues import QUEUE_SETTINGS
@@ -20,20 +20,17 @@ from pinlater.server.api.admin_password import AdminPassword
 from pinlater.server.api.calls import CallRefused, CallReply, missing, require
 from pinlater.server.api.checkpoint_rules import checkpoints
 from pinlater.server.api.dequeue_call import DequeueCall
-from pinlater.server.api.failures import Failures
 from pinlater.server.api.inspection import Inspection
 from pinlater.server.api.job_messages import JobMessages
 from pinlater.server.api.manual_changes import ManualChanges
 from pinlater.server.api.offload import offload
 from pinlater.server.api.overload import LoadShedder
-from pinlater.server.api.queue_age import oldest_due
-from pinlater.server.api.statistics import StatisticsReader
+from pinlater.server.api.queue_figures import QueueFigures
 from pinlater.server.api.worker_reports import WorkerReports
 from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.records import Once, Settled
 from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.statistics_buffer import StatisticsBuffer
-from pinlater.server.backends.unavailable import ChangeRefused
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.config.settings import Settings
 from pinlater.server.limits.stored_limits import StoredLimits
@@ -46,19 +43,7 @@ _ANSWER_RESERVE_BYTES = 4096
 
 
 class Service:
-    """Carries out the calls of the wire contract.
-
-    Args:
-        backend: the store.
-        broker: hands out jobs.
-        limits: queue settings of the store.
-        load_shedder: refuses calls while the store is overloaded.
-        settings: limits and defaults.
-        claims: creates claim descriptors.
-        metrics: counts calls, errors and jobs.
-        statistics: collects the statistics that workers send with acks.
-        now_ms: the clock of the store.
-    """
+    """Carries out the calls of the wire contract."""
 
     def __init__(
         self,
@@ -100,6 +85,7 @@ class Service:
             max_bytes=max_bytes,
         )
         changes = ManualChanges(broker, settings.priority_levels)
+        figures = QueueFigures(backend, now_ms)
         reports = WorkerReports(backend, max_bytes)
         job_messages = JobMessages(broker, settings, metrics, max_bytes)
         self._handlers: dict[str, Callable[[Any, Caller], Awaitable[Any]]] = {
@@ -108,7 +94,7 @@ class Service:
             "getQueueNames": lambda _, __: backend.queue_names(),
             "getQueueSettings": self._queue_settings,
             "changeQueueSettings": self._change_queue_settings,
-            "getOldestDueTimestamps": partial(oldest_due, backend, now_ms),
+            "getOldestDueTimestamps": figures.oldest_due,
             "enqueueJobs": self._enqueue,
             "importJobs": self._import_jobs,
             "dequeueJobs": dequeues.answer,
@@ -130,8 +116,8 @@ class Service:
             "keepsResults": _answer_nothing,
             "reportWorker": reports.store,
             "getWorkers": reports.read,
-            "getStatistics": StatisticsReader(backend, now_ms).read,
-            "getFailureGroups": Failures(backend).read,
+            "getStatistics": figures.statistics,
+            "getFailureGroups": figures.failure_groups,
         }
 
     @property
@@ -241,10 +227,7 @@ class Service:
         source, max_body_bytes = arguments.context.source, self._settings.max_body_bytes
         items = await offload(len(request.requests), checkpoints, request.requests, source, max_body_bytes)
         if items:
-            try:
-                settled = await self._broker.checkpoint(request.queueName, items)
-            except ChangeRefused as error:  # as for acks: what gives jobs back is kept until the store takes it
-                raise NoHealthyShards(str(error)) from error
+            settled = await self._broker.checkpoint(request.queueName, items)
             self._metrics.checkpoints.add(request.queueName, settled.changed)
             self._metrics.checkpoint_noops.add(request.queueName, settled.stale)
             if any(item.claim is not None for item in items):

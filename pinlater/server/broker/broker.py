@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError
+from pinlater.errors import DequeueRateLimited, NoHealthyShards, QueueNotFound, ServiceError
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
@@ -16,6 +16,7 @@ from pinlater.server.backends.poll_of_all import NotifyOfPoll, PollAll, PollNews
 from pinlater.server.backends.records import Cancelled, Expired, Once, Settled
 from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.store import Store
+from pinlater.server.backends.unavailable import ChangeRefused
 from pinlater.server.broker.cancellations import Cancellations
 from pinlater.server.broker.claimable import makes_claimable
 from pinlater.server.broker.dequeue import DequeueHandler, DequeueRequest, DequeueResult
@@ -107,12 +108,18 @@ class Broker:
         return self._dequeues.waiting
 
     async def _carry_out(self, queue: str, call: Awaitable[_T], operation: str = "") -> _T:
-        """Await a call; with ``operation``, observe under this name how long it took."""
+        """Await a call; with ``operation``, which is one of workers, observe under this name how long it took.
+
+        Raises:
+            NoHealthyShards: the store takes no changes at present; a worker repeats its call until it does.
+        """
         started = time.perf_counter()
         try:
             return await call
         except BaseException as error:
             self._record_failure(queue, error)
+            if operation and isinstance(error, ChangeRefused):
+                raise NoHealthyShards(str(error)) from error
             raise
         finally:
             if operation:
