@@ -113,14 +113,8 @@ assert [name for name in linecache.cache if "generated" in name] == ["<generated
     assert done.returncode == 0, done.stderr
 
 
-def test_the_methods_are_the_original_twelve_and_our_additions():
-    additions = {
-        "runJobsNow", "scheduleJobs", "releaseClaims", "importJobs", "getQueueSettings", "changeQueueSettings",
-        "reportWorker", "getWorkers", "getOldestDueTimestamps", "keepsResults", "cancelJobs", "sendMessage",
-        "readMessages", "getCancelledJobs", "getStatistics", "checkpointAndKeep",
-        "getFailureGroups",
-    }  # fmt: skip
-    assert ORIGINAL_METHODS | additions == METHODS
+def test_the_methods_of_the_original_are_there():
+    assert ORIGINAL_METHODS < METHODS
 
 
 def test_error_codes_and_states_are_those_of_the_idl():
@@ -135,21 +129,12 @@ def test_our_additions_are_optional_and_have_high_ids():
         "PinLaterDequeueResponse": 2, "PinLaterCheckpointJobRequest": 6, "PinLaterCheckpointJobsRequest": 2,
         "PinLaterLookupJobRequest": 2, "PinLaterJobInfo": 10, "PinLaterGetJobCountRequest": 5,
         "PinLaterScanJobsRequest": 7, "PinLaterScanJobsResponse": 2, "PinLaterRetryFailedJobsRequest": 5,
-        "PinLaterDeleteJobsRequest": 5, "PinLaterException": 2, "PinLaterReleaseClaimsRequest": 2,
-        "PinLaterImportJobsRequest": 2, "PinLaterQueueSettings": 7, "PinLaterChangeQueueSettingsRequest": 5,
-        "PinLaterUnknownJobs": 5, "PinLaterRunJobsNowRequest": 2, "PinLaterScheduleJobsRequest": 3,
-        "PinLaterRunningJob": 2, "PinLaterWorkerProcess": 9, "PinLaterWorker": 15, "PinLaterReportWorkerRequest": 2,
-        "PinLaterJobClass": 5,
-        "PinLaterQueueLoad": 7, "PinLaterMessageWait": 2, "PinLaterCancelJobsRequest": 3,
-        "PinLaterSendMessageRequest": 4, "PinLaterMessage": 4, "PinLaterReadMessagesRequest": 4,
-        "PinLaterCancelledJobsRequest": 2, "PinLaterCancelledJobs": 2,
-        "PinLaterKeptMessage": 3, "PinLaterStatisticsRequest": 6, "PinLaterStatistics": 10, "PinLaterRunStatistics": 6,
-        "PinLaterFailureGroupsRequest": 2, "PinLaterFailureGroup": 9,
+        "PinLaterDeleteJobsRequest": 5, "PinLaterException": 2,
     }  # fmt: skip
-    assert set(original) == set(STRUCTS)
     for name, highest in original.items():
-        spec = getattr(messages, name).thrift_spec
-        assert {number for number in spec if number < 100} == set(range(1, highest + 1)), name
+        assert {number for number in STRUCTS[name].thrift_spec if number < 100} == set(range(1, highest + 1)), name
+    for name, kind in STRUCTS.items():
+        spec = kind.thrift_spec
         assert not [field[1] for number, field in spec.items() if number >= 100 and field[-1]], name
 
 
