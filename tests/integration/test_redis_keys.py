@@ -1,13 +1,9 @@
 """Jobs with keys on Redis: two servers change jobs of the same few keys at once, on two shards."""
 
 import asyncio
-import itertools
-import random
-from collections import Counter, defaultdict
 
 import pytest
 
-from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import JobKey
 from pinlater.protocol.messages import PENDING, SUCCEEDED
@@ -15,65 +11,9 @@ from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec
 from tests.support.bench import QUEUE, new_job
+from tests.support.key_crowd import KEYS, Crowd
 
-KEYS = [
-    *[JobKey(f"ordered {number}", 1, is_ordered=True) for number in range(4)],
-    JobKey("one", 1),
-    JobKey("three", 3),
-    JobKey("any"),
-    None,
-]
 JOBS_OF_A_KEY = 100
-HOLDERS = 24
-FAILING_SHARE = 0.1
-
-
-class Crowd:
-    """Producers and holders, each call at one of the stores, and what must not have been."""
-
-    def __init__(self, stores):
-        self._stores = stores
-        self._claims = itertools.count(1)
-        self._held = Counter()
-        self._done = defaultdict(set)
-        self.faults = []
-
-    @property
-    def is_over(self):
-        return sum(map(len, self._done.values())) == len(KEYS) * JOBS_OF_A_KEY
-
-    async def produce(self, key):
-        for number in range(0, JOBS_OF_A_KEY, 2):
-            jobs = [new_job(b"%d %d" % (KEYS.index(key), at), key=key, attempts=1000) for at in (number, number + 1)]
-            await random.choice(self._stores).enqueue_jobs(QUEUE, jobs)
-
-    async def hold(self, lot):
-        while not self.is_over:
-            claim = Claim(f"host:1:1:worker:{next(self._claims)}", 120_000)
-            found = await lot.choice(self._stores).dequeue_jobs(QUEUE, lot.choice([1, 4]), claim)
-            for job in found.jobs:
-                self._begin(*map(int, job.body.split()))
-            await asyncio.sleep(lot.choice([0, 0.002]))
-            for job in found.jobs:
-                await self._end(lot, claim, job)
-
-    def _begin(self, place, number):
-        key = KEYS[place]
-        self._held[place] += 1
-        if key is not None and key.max_running is not None and self._held[place] > key.max_running:
-            self.faults.append(f"{self._held[place]} of {key} were held at once")
-        if key is not None and key.is_ordered and self._done[place] != set(range(number)):
-            self.faults.append(f"{number} of {key} was handed out out of turn")
-
-    async def _end(self, lot, claim, job):
-        place, number = map(int, job.body.split())
-        self._held[place] -= 1
-        acks = [StoredAck(JobDescriptor.parse(job.descriptor), claim.descriptor, "", lot.choice([0, 5]), False)]
-        is_success = lot.random() >= FAILING_SHARE
-        if is_success:
-            self._done[place].add(number)
-        done, failed = (acks, []) if is_success else ([], acks)
-        await lot.choice(self._stores).ack_dequeued_jobs(QUEUE, done, failed)
 
 
 def open_store(service):
@@ -94,12 +34,11 @@ def test_two_servers_keep_limits_and_order_and_leave_nothing_behind(redis_servic
     async def run():
         stores = [open_store(redis_service) for _ in range(2)]
         await stores[0].create_queue(QUEUE)
-        crowd = Crowd(stores)
-        holders = [crowd.hold(random.Random(seed * 1000 + number)) for number in range(HOLDERS)]
-        await asyncio.gather(*map(crowd.produce, KEYS), *holders)
+        crowd = Crowd(stores, JOBS_OF_A_KEY, seed=seed)
+        await crowd.work()
         assert crowd.faults == []
         assert await stores[0].count_jobs(QUEUE, JobFilter(PENDING)) == 0
-        assert await stores[1].count_jobs(QUEUE, JobFilter(SUCCEEDED)) == len(KEYS) * JOBS_OF_A_KEY
+        assert await stores[1].count_jobs(QUEUE, JobFilter(SUCCEEDED)) == crowd.jobs
         unfinished = {name for name in jobs_left_over(redis_service) if name.endswith(":turns")}
         assert unfinished == set()
         while await stores[0].count_jobs(QUEUE, JobFilter(SUCCEEDED)):
