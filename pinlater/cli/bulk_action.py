@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import click
@@ -51,6 +52,40 @@ class BulkAction(NamedTuple):
                 print_json({f"would_{self.name}" if dry_run else self.past: number, **more})
             else:
                 click.echo(f"{some_jobs(number)} {'would be ' if dry_run else ''}{self.past}")
+
+    def carry_out(
+        self,
+        client: Client,
+        selection: JobSelection,
+        limit: int | None,
+        act: Callable[[list[str]], int],
+        act_on_server: Callable[[int, int], int] | None = None,
+        *,
+        dry_run: bool,
+        yes: bool,
+    ) -> int | None:
+        """Act on the selected jobs; return how many they are, or None if the user declined.
+
+        Args:
+            client: client of the server.
+            selection: the jobs.
+            limit: maximum number of jobs; None for all.
+            act: acts on jobs by descriptor; returns on how many.
+            act_on_server: see ``run_on_server``; used if the server filters the jobs by itself.
+            dry_run: only count the jobs.
+            yes: do not ask for confirmation.
+        """
+        if act_on_server is not None and selection.job_filter.is_for_server and selection.body_regex is None:
+            there = selection.count(client) if dry_run or not yes else 0
+            number, shown = capped(there, limit), f"{capped(there, limit)} of {there}"
+            run = partial(self.run_on_server, client, selection, limit, act_on_server)
+        else:
+            found = selection.find(client, limit)
+            there = number = len(found)
+            shown, run = str(number), partial(self.run_in_batches, found, act)
+        if dry_run:
+            return number
+        return run() if yes or self.confirm(shown if there else "", selection) else None
 
     def run_in_batches(self, descriptors: Sequence[str], act: Callable[[list[str]], int]) -> int:
         """Act on jobs by descriptor, batch by batch; return the number of affected jobs."""
@@ -157,6 +192,12 @@ def progress_bar(length: int, label: str) -> Any:
 def capped(number: int, limit: int | None) -> int:
     """Return ``number``, or the limit if that is lower; None for no limit."""
     return number if limit is None else min(number, limit)
+
+
+LIMIT = click.option("--limit", type=click.IntRange(min=0), help="Maximum number of jobs.  [default: all]")
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Only print the number of jobs.")
+YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+REGEX = click.option("--regex", help="Only jobs whose body matches this regular expression; the server searches.")
 
 
 def require_confirmation(*, yes: bool, dry_run: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pinlater.cli.bulk_action import BulkAction, require_confirmation
+from pinlater.cli.bulk_action import DRY_RUN, LIMIT, REGEX, YES, BulkAction, require_confirmation
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.filters import Filter, with_filter
@@ -27,11 +27,11 @@ _STATES = {"pending": JobState.PENDING, "in-progress": JobState.IN_PROGRESS}
 @click.argument("queue", shell_complete=complete_queues)
 @click.option("--state", type=click.Choice(list(_STATES)), required=True, help="State of the jobs.")
 @with_filter
-@click.option("--regex", help="Only jobs whose body matches this regular expression; the server searches.")
+@REGEX
 @click.option("--reason", default="", help="Text for the status of the jobs.")
-@click.option("--limit", type=click.IntRange(min=0), help="Maximum number of jobs.  [default: all]")
-@click.option("--dry-run", is_flag=True, help="Only print the number of jobs.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@LIMIT
+@DRY_RUN
+@YES
 def cancel_jobs(
     session: Session,
     /,
@@ -57,11 +57,15 @@ def cancel_jobs(
     status = cancelled_status(reason)
     with session.client() as client:
         selection = JobSelection(queue, _STATES[state], job_filter, body_regex=regex)
-        found = selection.find(client, limit)
-        number = len(found)
-        if not dry_run:
-            if not yes and not _CANCEL.confirm(str(number) if number else "", selection):
-                return 1
-            number = _CANCEL.run_in_batches(found, lambda part: client.cancel_jobs(queue, part, status=status))
+        number = _CANCEL.carry_out(
+            client,
+            selection,
+            limit,
+            lambda part: client.cancel_jobs(queue, part, status=status),
+            dry_run=dry_run,
+            yes=yes,
+        )
+    if number is None:
+        return 1
     _CANCEL.report(number, dry_run=dry_run, as_json=session.as_json)
     return 0

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from pinlater.cli.bulk_action import BulkAction, capped, require_confirmation
+from pinlater.cli.bulk_action import DRY_RUN, LIMIT, REGEX, YES, BulkAction, require_confirmation
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.filters import Filter, state_option, with_filter
 from pinlater.cli.job_selection import JobSelection
 from pinlater.model.state import JobState
-
-if TYPE_CHECKING:
-    from pinlater.client.client import Client
 
 _DELETE = BulkAction("delete", "deleting", "deleted")
 
@@ -31,10 +26,10 @@ _DELETE = BulkAction("delete", "deleting", "deleted")
 @click.argument("queue", shell_complete=complete_queues)
 @state_option(required=True, help="State of the jobs.")
 @with_filter
-@click.option("--regex", help="Only jobs whose body matches this regular expression; the server searches.")
-@click.option("--limit", type=click.IntRange(min=0), help="Maximum number of jobs.  [default: all]")
-@click.option("--dry-run", is_flag=True, help="Only print the number of jobs.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@REGEX
+@LIMIT
+@DRY_RUN
+@YES
 def delete_jobs(
     session: Session,
     /,
@@ -58,39 +53,16 @@ def delete_jobs(
     require_confirmation(yes=yes, dry_run=dry_run)
     with session.client() as client:
         selection = JobSelection(queue, state, job_filter, body_regex=regex)
-        delete = _delete_by_server if job_filter.is_for_server and regex is None else _delete_found
-        number = delete(client, selection, limit=limit, dry_run=dry_run, yes=yes)
+        number = _DELETE.carry_out(
+            client,
+            selection,
+            limit,
+            lambda part: client.delete_these(queue, part, state),
+            lambda priority, some: client.delete_jobs(queue, state, priority=priority, limit=some),
+            dry_run=dry_run,
+            yes=yes,
+        )
     if number is None:
         return 1
     _DELETE.report(number, dry_run=dry_run, as_json=session.as_json)
     return 0
-
-
-def _delete_by_server(
-    client: Client, selection: JobSelection, *, limit: int | None, dry_run: bool, yes: bool
-) -> int | None:
-    """Let the server delete the jobs; return their number, or None if the user declined."""
-    if dry_run or not yes:
-        there = selection.count(client)
-        if dry_run:
-            return capped(there, limit)
-        if not _DELETE.confirm(f"{capped(there, limit)} of {there}" if there else "", selection):
-            return None
-    return _DELETE.run_on_server(
-        client,
-        selection,
-        limit,
-        lambda priority, some: client.delete_jobs(selection.queue, selection.state, priority=priority, limit=some),
-    )
-
-
-def _delete_found(
-    client: Client, selection: JobSelection, *, limit: int | None, dry_run: bool, yes: bool
-) -> int | None:
-    """Find the jobs with the tool's own filters, and delete them; return the same as ``_delete_by_server``."""
-    found = selection.find(client, limit)
-    if dry_run:
-        return len(found)
-    if not yes and not _DELETE.confirm(str(len(found)) if found else "", selection):
-        return None
-    return _DELETE.run_in_batches(found, lambda part: client.delete_these(selection.queue, part, selection.state))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pinlater.cli.bulk_action import BulkAction, require_confirmation
+from pinlater.cli.bulk_action import DRY_RUN, LIMIT, YES, BulkAction, require_confirmation
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.filters import Filter, with_filter
@@ -36,9 +36,9 @@ _MOVE = BulkAction("move", "moving", "moved")
 @click.option(
     "--attempts", type=click.IntRange(min=1), help="Attempts for each failed job; implies --retry.  [default: 1]"
 )
-@click.option("--limit", type=click.IntRange(min=0), help="Maximum number of jobs.  [default: all]")
-@click.option("--dry-run", is_flag=True, help="Only print the number of jobs.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@LIMIT
+@DRY_RUN
+@YES
 def move_jobs(
     session: Session,
     /,

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from pinlater.cli.bulk_action import BulkAction, capped
+from pinlater.cli.bulk_action import DRY_RUN, LIMIT, BulkAction
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.filters import Filter, with_filter
 from pinlater.cli.job_selection import JobSelection
 from pinlater.durations import DURATION, parse_duration
 from pinlater.model.state import JobState
-
-if TYPE_CHECKING:
-    from pinlater.client.client import Client
 
 ATTEMPTS_OF_RETRY = click.option(
     "--attempts", type=click.IntRange(min=1), default=1, show_default=True, help="Attempts for each job."
@@ -39,8 +36,8 @@ _RETRY = BulkAction("retry", "retrying", "retried")
 @click.option(
     "--delay", type=parse_duration, metavar=DURATION, help="Run after this time at the earliest, such as 90s or 2h."
 )
-@click.option("--limit", type=click.IntRange(min=0), help="Maximum number of jobs.  [default: all]")
-@click.option("--dry-run", is_flag=True, help="Only print the number of jobs.")
+@LIMIT
+@DRY_RUN
 def retry_failed(
     session: Session,
     /,
@@ -60,36 +57,15 @@ def retry_failed(
     For single jobs, see "pinlater retry".
     """
     run_after_ms = None if delay is None else int((time.time() + delay) * 1000)
+    options: dict[str, Any] = {"attempts": attempts, "run_after_ms": run_after_ms}
     with session.client() as client:
-        number = _retry(client, queue, job_filter, attempts, run_after_ms, limit=limit, dry_run=dry_run)
-    _RETRY.report(number, dry_run=dry_run, as_json=session.as_json)
-
-
-def _retry(
-    client: Client,
-    queue: str,
-    job_filter: Filter,
-    attempts: int,
-    run_after_ms: int | None,
-    *,
-    limit: int | None,
-    dry_run: bool,
-) -> int:
-    selection = JobSelection(queue, JobState.FAILED, job_filter)
-    if not job_filter.is_for_server:
-        found = selection.find(client, limit)
-        if dry_run:
-            return len(found)
-        return _RETRY.run_in_batches(
-            found, lambda part: client.retry_these(queue, part, attempts=attempts, run_after_ms=run_after_ms)
+        number = _RETRY.carry_out(
+            client,
+            JobSelection(queue, JobState.FAILED, job_filter),
+            limit,
+            lambda part: client.retry_these(queue, part, **options),
+            lambda priority, some: client.retry_failed(queue, priority=priority, limit=some, **options),
+            dry_run=dry_run,
+            yes=True,
         )
-    if dry_run:
-        return capped(selection.count(client), limit)
-    return _RETRY.run_on_server(
-        client,
-        selection,
-        limit,
-        lambda priority, some: client.retry_failed(
-            queue, priority=priority, attempts=attempts, run_after_ms=run_after_ms, limit=some
-        ),
-    )
+    _RETRY.report(number or 0, dry_run=dry_run, as_json=session.as_json)
