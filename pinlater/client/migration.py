@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pinlater.client.batches import split_by_bytes
-from pinlater.client.chunks import LookupSizer, with_unique_key
 from pinlater.client.client import Client
 from pinlater.client.kept_results import kept_name, with_results
+from pinlater.client.moved_jobs import LookupSizer, is_tied, with_unique_key
 from pinlater.client.same_store import have_one_store
-from pinlater.client.tied_jobs import is_tied
 from pinlater.errors import PinLaterError
 from pinlater.model.attempts import Ack, Checkpoint
 from pinlater.model.jobs import JobInfo, missing_shards

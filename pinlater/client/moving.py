@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self, TypeVar
 
 from pinlater.client.batches import split_by_bytes
-from pinlater.client.chunks import LookupSizer, with_unique_key
 from pinlater.client.kept_results import kept_name, with_results
-from pinlater.client.tied_jobs import is_tied
+from pinlater.client.moved_jobs import LookupSizer, is_tied, with_unique_key
 from pinlater.errors import CallError, PinLaterError, ServerError
 from pinlater.model.jobs import JobInfo
 from pinlater.model.messages import ReceivedMessage

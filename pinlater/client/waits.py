@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pinlater.jobs.events import event_in, event_name
-from pinlater.jobs.waiting import ENDLESS_MS
-from pinlater.jobs.waits import awaited_events, call_text, waits_text
+from pinlater.jobs.waiting import ENDLESS_MS, awaited_events, call_text, waits_text
 from pinlater.model.jobs import JobInfo
 
 __all__ = ["awaited_events", "call_text", "due_ms", "event_in", "event_name", "waits_text"]

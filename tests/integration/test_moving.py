@@ -9,7 +9,7 @@ import pytest
 
 from pinlater import AsyncClient, Client, JobState
 from pinlater.client import Ack, Checkpoint, Move, NewJob
-from pinlater.client.chunks import with_unique_key
+from pinlater.client.moved_jobs import with_unique_key
 from pinlater.errors import CallTimeout, UnknownError
 from pinlater.jobs.waiting import ENDLESS_MS
 from pinlater.model.messages import MessageWait, Parent

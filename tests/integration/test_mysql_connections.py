@@ -12,9 +12,8 @@ from pinlater.errors import NoHealthyShards, ShardConnectionFailed, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.mysql import database as database_module
-from pinlater.server.backends.mysql.connection import CONNECT_SECONDS, MysqlConnection
+from pinlater.server.backends.mysql.connection import CONNECT_SECONDS, MysqlConnection, MysqlEndpoint
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
 from pinlater.server.backends.mysql.errors import ConnectFailed, StatementRejected, TransactionConflict
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
 from pinlater.server.backends.mysql.pool import MysqlPool

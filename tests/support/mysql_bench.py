@@ -10,8 +10,7 @@ from pinlater.errors import ServiceError
 from pinlater.server.backends.datagram_network import DatagramNetwork
 from pinlater.server.backends.listeners import StoreListeners
 from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
-from pinlater.server.backends.mysql.connection import MysqlConnection
-from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
+from pinlater.server.backends.mysql.connection import MysqlConnection, MysqlEndpoint
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec, meet_servers
 from pinlater.server.peer_processes.server_notifier import ServerNotifier
 from tests.support.bench import QUEUE, START_MS

@@ -6,8 +6,7 @@ import pytest
 
 from pinlater.errors import BodyInvalid
 from pinlater.jobs.events import event_in, event_message, event_name
-from pinlater.jobs.waiting import JobWaits
-from pinlater.jobs.waits import waits_text
+from pinlater.jobs.waiting import JobWaits, waits_text
 from pinlater.model.messages import MessageKind, MessageWait
 
 

@@ -136,12 +136,18 @@ def test_a_server_that_takes_no_larger_body_gets_it_back_without():
 # Who tells of them
 
 
+def worker_of_one_process():
+    """Return the memory of a worker, and the counters of its process."""
+    shared = Shared.for_pools([JobPool()])
+    shared.row("jobs", 0).register(Identity("worker:first"))
+    return shared, shared.process_counters("jobs", 0)
+
+
 def test_a_worker_reports_what_it_has_met_with_of_late(monkeypatch):
     now = 1000.0
     monkeypatch.setattr(watch_module.time, "time", lambda: now)
-    shared = Shared.for_pools([JobPool()])
-    shared.row("jobs", 0).register(Identity("worker:first"))
-    counters, watch = shared.process_counters("jobs", 0), UnknownWatch(shared)
+    shared, counters = worker_of_one_process()
+    watch = UnknownWatch(shared)
     counters.register(["Known"])
     counters.count_success("mail", 0, 1000)
     assert watch.recent() == ([], [])
@@ -160,9 +166,7 @@ def test_a_worker_reports_what_it_has_met_with_of_late(monkeypatch):
 
 
 def test_what_was_met_with_before_a_reload_is_not_reported_after_it():
-    shared = Shared.for_pools([JobPool()])
-    shared.row("jobs", 0).register(Identity("worker:first"))
-    counters = shared.process_counters("jobs", 0)
+    shared, counters = worker_of_one_process()
     counters.count_ending_of("mail", "New", UNKNOWN, 10)
     watch = UnknownWatch(shared)  # of the keeper that the reload has started; the new code may know the class
     assert watch.recent() == ([], [])
@@ -185,9 +189,8 @@ def test_what_old_processes_give_back_after_a_reload_is_not_reported():
 def test_jobs_whose_steps_do_not_fit_are_reported_with_the_time_since_when(monkeypatch):
     now = 1000.0
     monkeypatch.setattr(watch_module.time, "time", lambda: now)
-    shared = Shared.for_pools([JobPool()])
-    shared.row("jobs", 0).register(Identity("worker:first"))
-    counters, watch = shared.process_counters("jobs", 0), UnknownWatch(shared)
+    shared, counters = worker_of_one_process()
+    watch = UnknownWatch(shared)
     watch.recent()
     for _ in range(3):
         counters.count_ending_of("mail", "Order", MISMATCH, 10)

@@ -10,10 +10,9 @@ import asyncmy
 from asyncmy.constants.CLIENT import FOUND_ROWS
 from asyncmy.errors import MySQLError
 
-from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
 from pinlater.server.backends.mysql.errors import ConnectFailed, ConnectionLost, StatementRejected, classify
 from pinlater.server.backends.mysql.session import SERVER_INFO_QUERIES, ServerInfo
-from pinlater.server.backends.tls_files import tls_context
+from pinlater.server.backends.tls_files import TlsFiles, tls_context
 
 CONNECT_SECONDS = 2.0
 """Timeout for opening a connection, session settings included."""
@@ -28,6 +27,19 @@ class StatementResult(NamedTuple):
     rows: Sequence[tuple[Any, ...]]
     matched: int
     insert_id: int
+
+
+class MysqlEndpoint(NamedTuple):
+    """A MySQL or MariaDB server and the user to log in as."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    tls: TlsFiles | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.user}@{self.host}:{self.port}"  # goes into logs, so it must not contain the password
 
 
 class MysqlConnection:

@@ -7,8 +7,7 @@ import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from pinlater.server.backends.mysql.connection import MysqlConnection
-from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
+from pinlater.server.backends.mysql.connection import MysqlConnection, MysqlEndpoint
 from pinlater.server.backends.mysql.errors import ConnectFailed, ConnectionLost
 
 

@@ -5,8 +5,7 @@ Some databases that speak MySQL's protocol accept the syntax and ignore it; two 
 
 from __future__ import annotations
 
-from pinlater.server.backends.mysql.connection import MysqlConnection
-from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
+from pinlater.server.backends.mysql.connection import MysqlConnection, MysqlEndpoint
 from pinlater.server.backends.mysql.errors import ConnectFailed, LockTimeout, StatementRejected
 from pinlater.server.backends.mysql.queries import Queries
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
+from pinlater.server.backends.mysql.connection import MysqlEndpoint
 from pinlater.server.backends.mysql.options import MysqlOptions
 from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.shard import MysqlShard

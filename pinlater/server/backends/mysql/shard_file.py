@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from pinlater.errors import ConfigError
-from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
+from pinlater.server.backends.mysql.connection import MysqlEndpoint
 from pinlater.server.backends.sharded import ShardSpec
 from pinlater.server.backends.tls_files import TlsFiles, tls_context, tls_files
 

@@ -7,7 +7,7 @@ import pytest
 
 from pinlater.errors import ConfigError
 from pinlater.server.backends.mysql import read_shards
-from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
+from pinlater.server.backends.mysql.connection import MysqlEndpoint
 from pinlater.server.backends.sharded import ShardSpec
 from pinlater.server.backends.tls_files import TlsFiles
 

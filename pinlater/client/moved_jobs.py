@@ -1,11 +1,15 @@
-"""Chunks of jobs on their way to another queue: how many fit into one call, and which unique key each gets."""
+"""Jobs on their way to another queue: which may go, how many fit into one call, and which unique key each gets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from pinlater.client.batches import MAX_BATCH_BYTES
+from pinlater.jobs.batch import Batch
+from pinlater.model.body_metadata import awaits_messages
+from pinlater.model.class_name import name_in
 from pinlater.model.jobs import JobInfo
+from pinlater.model.state import JobState
 
 _FEWEST_AT_ONCE, _MOST_AT_ONCE = 8, 50
 """How many bodies are looked up at once: before any size is known, and at most. Scans do not return sizes."""
@@ -43,3 +47,19 @@ def with_unique_key(job: JobInfo) -> JobInfo:
     if job.unique is not None:
         return job
     return job._replace(unique=f"moved:{job.created_at_ms}:{job.descriptor[-_MOST_DESCRIPTOR_CHARACTERS:]}")
+
+
+def is_tied(job: JobInfo) -> bool:
+    """Return whether a job has called others or waited for events, is a batch, or is called by another and unfinished.
+
+    A copy would wait for ever for what was sent to the original, and the caller would take its deletion for its end.
+
+    Args:
+        job: the job, with its body.
+    """
+    if job.state is JobState.SUCCEEDED:
+        return False
+    if name_in(job.body or b"") == Batch.job_options.name:
+        return True
+    is_awaited = job.parent is not None and job.state is not JobState.FAILED
+    return bool(is_awaited or job.waits_for or awaits_messages(job.body))
