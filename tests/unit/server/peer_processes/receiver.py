@@ -1,4 +1,11 @@
-"""A ``PeerReceiver`` that remembers what it hears, and takes no job on offer."""
+"""A ``PeerReceiver`` that remembers what it hears, and takes no job on offer; and servers that are such receivers."""
+
+import asyncio
+from contextlib import suppress
+
+from pinlater.server.backends.datagram_network import DatagramNetwork
+from pinlater.server.backends.listeners import StoreListeners
+from pinlater.server.peer_processes.server_notifier import ServerNotifier
 
 
 class Receiver:
@@ -38,3 +45,38 @@ class Receiver:
 
     def sees_to(self, _queue, _due_ms):
         return False
+
+
+class ServerList:
+    """The list in the store."""
+
+    def __init__(self):
+        self.listeners = {}
+        self.meetings = 0
+        self.error = None
+
+    async def meet(self, me, keep_ms):
+        self.meetings += 1
+        if self.error is not None:
+            raise self.error
+        self.listeners[me.id] = me
+        return [listener for listener in self.listeners.values() if listener.id != me.id]
+
+
+class Server(Receiver):
+    """A server's process, and what it heard."""
+
+    def __init__(self, store, name):
+        super().__init__()
+        self.network = DatagramNetwork(StoreListeners(("127.0.0.1", 3306), store.meet), name)
+        self.notifier = ServerNotifier(self.network, self)
+        self.task = asyncio.ensure_future(self.notifier.run())
+
+    @property
+    def others(self):
+        return len(self.network.ids)
+
+    async def leave(self):
+        self.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.task

@@ -8,8 +8,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from pinlater.server.backends.poll_of_all import PollOfAll
-from pinlater.server.clock import elapsed_seconds
 from pinlater.server.peer_processes import connection_balancer as balancer_module
 from pinlater.server.peer_processes.acceptor import Acceptor
 from pinlater.server.peer_processes.connection_balancer import ConnectionBalancer
@@ -139,89 +137,6 @@ def notifiers(tmp_path, monkeypatch):
         return notifier, receiver.heard
 
     return make
-
-
-def soonest(received):
-    """Return the first time of each queue: on a busy machine, news need not go together."""
-    return {queue: min(due for other, due in received if other == queue) for queue, _ in received}
-
-
-def test_all_others_hear_of_jobs(notifiers):
-    async def run():
-        (one, heard_itself), (two, heard_two), (three, heard_three) = notifiers(), notifiers(), notifiers()
-        await asyncio.sleep(0.01)  # greetings
-        one.notify("emails")
-        await until(lambda: heard_two and heard_three)
-        one.notify("emails", 2000)
-        one.notify("emails", 1000)
-        one.notify("pins", 3000)
-        await until(lambda: all(("pins", 3000) in received for received in (heard_two, heard_three)))
-        for first, *others in (heard_two, heard_three):
-            assert first == ("emails", None)
-            assert soonest(others) == {"emails": 1000, "pins": 3000}
-        assert heard_itself == []
-        for notifier in (one, two, three):
-            notifier.close()
-
-    asyncio.run(run())
-
-
-def test_all_others_hear_of_a_poll_of_all_queues(notifiers):
-    async def run():
-        receiver = Receiver()
-        (one, _), (two, _) = notifiers(), notifiers(receiver)
-        await asyncio.sleep(0.01)  # greetings
-        one.notify_polled(PollOfAll(elapsed_seconds(), {"emails": 1000}, frozenset("12"), is_whole=True), 5000)
-        await until(lambda: receiver.polls)
-        assert [(news.tells_empty("emails"), news.tells_empty("pins")) for news in receiver.polls] == [(False, True)]
-        for notifier in (one, two):
-            notifier.close()
-
-    asyncio.run(run())
-
-
-def test_all_others_hear_of_jobs_that_are_to_stop(notifiers):
-    async def run():
-        both = Receiver()
-        (one, _), (two, _), (three, heard) = notifiers(), notifiers(both), notifiers(both)
-        await until(lambda: len(one._others) == 2)
-        one.notify_cancelled(["emails:s1:p1:1", "pins:s1:p2:7"])
-        one.notify("emails")
-        await until(lambda: heard and len(both.cancelled) == 4)
-        assert sorted(both.cancelled) == ["emails:s1:p1:1"] * 2 + ["pins:s1:p2:7"] * 2
-        for notifier in (one, two, three):
-            notifier.close()
-
-    asyncio.run(run())
-
-
-def test_a_stream_of_jobs_makes_few_messages(notifiers):
-    async def run():
-        (one, _), (two, received) = notifiers(), notifiers()
-        await asyncio.sleep(0.01)
-        for _ in range(1000):
-            one.notify("emails")
-        one.notify("pins")
-        await until(lambda: ("pins", None) in received)
-        assert len(received) == 3
-        one.close()
-        two.close()
-
-    asyncio.run(run())
-
-
-def test_many_queues_fit_into_messages(notifiers):
-    async def run():
-        (one, _), (two, received) = notifiers(), notifiers()
-        await asyncio.sleep(0.01)
-        one.notify("first")
-        for number in range(2000):
-            one.notify(f"a_queue_with_a_name_of_some_length_{number}")
-        await until(lambda: len(received) == 2001)
-        one.close()
-        two.close()
-
-    asyncio.run(run())
 
 
 def test_a_process_that_is_too_busy_to_hear_of_a_new_one_hears_of_it_later(notifiers):

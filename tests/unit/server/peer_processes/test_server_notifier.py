@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from contextlib import suppress
 
 import pytest
 import uvloop
@@ -12,48 +11,11 @@ from pinlater.server.backends import datagram_network
 from pinlater.server.backends.datagram_network import DatagramNetwork, local_address
 from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.listeners import Listener, StoreListeners
-from pinlater.server.backends.poll_of_all import PollOfAll
-from pinlater.server.clock import elapsed_seconds
 from pinlater.server.peer_processes.cancellation_message import cancellation_messages
 from pinlater.server.peer_processes.notification_batch import read_message
 from pinlater.server.peer_processes.server_notifier import ServerNotifier
 from tests.support.waiting import until
-from tests.unit.server.peer_processes.receiver import Receiver
-
-
-class ServerList:
-    """The list in the store."""
-
-    def __init__(self):
-        self.listeners = {}
-        self.meetings = 0
-        self.error = None
-
-    async def meet(self, me, keep_ms):
-        self.meetings += 1
-        if self.error is not None:
-            raise self.error
-        self.listeners[me.id] = me
-        return [listener for listener in self.listeners.values() if listener.id != me.id]
-
-
-class Server(Receiver):
-    """A server's process, and what it heard."""
-
-    def __init__(self, store, name):
-        super().__init__()
-        self.network = DatagramNetwork(StoreListeners(("127.0.0.1", 3306), store.meet), name)
-        self.notifier = ServerNotifier(self.network, self)
-        self.task = asyncio.ensure_future(self.notifier.run())
-
-    @property
-    def others(self):
-        return len(self.network.ids)
-
-    async def leave(self):
-        self.task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self.task
+from tests.unit.server.peer_processes.receiver import Receiver, Server, ServerList
 
 
 @pytest.fixture
@@ -76,19 +38,6 @@ def run(monkeypatch):
         asyncio.run(main())
 
     return run
-
-
-def test_all_others_hear_of_jobs(run):
-    async def test(_, one, two, three):
-        one.notifier.notify("emails")
-        await until(lambda: two.heard and three.heard)
-        assert two.heard[0] == three.heard[0] == ("emails", None)
-        one.notifier.notify("pins", 3000)
-        one.notifier.notify("pins", 2000)
-        await until(lambda: ("pins", 2000) in two.heard and ("pins", 2000) in three.heard)
-        assert one.heard == []
-
-    run(test, "a", "b", "c")
 
 
 def test_a_server_that_comes_later_hears_and_is_heard_and_looks_for_what_it_missed(run):
@@ -116,42 +65,10 @@ def test_processes_of_one_server_leave_each_other_alone(run):
     run(test, "a", "a", "b")
 
 
-def test_all_others_hear_of_jobs_that_are_to_stop(run):
-    async def test(_, one, two, three):
-        names = [f"emails:s1:p1:{number}" for number in range(500)]
-        one.notifier.notify_cancelled(names)
-        await until(lambda: len(two.cancelled) == len(three.cancelled) == len(names))
-        assert two.cancelled == names
-        assert one.cancelled == two.heard == []
-
-    run(test, "a", "b", "c")
-
-
 def test_a_server_that_knows_no_cancellations_drops_the_message():
     for message in cancellation_messages([f"emails:s1:p1:{number}" for number in range(50)], 60):
         with pytest.raises(ValueError, match=r"unpack|invalid literal"):
             list(read_message(message))
-
-
-def test_a_stream_of_jobs_makes_few_messages(run):
-    async def test(_, one, two):
-        for _ in range(1000):
-            one.notifier.notify("emails")
-        one.notifier.notify("pins")
-        await until(lambda: ("pins", None) in two.heard)
-        assert len(two.heard) < 20, "far fewer than jobs, also when answers to offers are late"
-
-    run(test, "a", "b")
-
-
-def test_many_queues_fit_into_messages(run):
-    async def test(_, one, two):
-        names = {f"queue{number:04}" + "x" * 80 for number in range(500)}
-        for name in names:
-            one.notifier.notify(name, 1000)
-        await until(lambda: {name for name, _ in two.heard} == names)
-
-    run(test, "a", "b")
 
 
 @pytest.mark.parametrize("forge", [lambda signed: signed[16:], lambda signed: bytes(16) + signed[16:], lambda _: b""])
@@ -168,17 +85,6 @@ def test_what_no_server_has_signed_is_dropped(run, forge):
             await until(lambda: ("emails", None) in two.heard)
 
     run(test, "a", "b")
-
-
-def test_others_hear_of_a_poll_of_all_queues(run):
-    async def test(_, one, two, three):
-        one.notifier.notify_polled(PollOfAll(elapsed_seconds(), {"emails": 1000}, frozenset("12"), is_whole=True), 5000)
-        await until(lambda: two.polls and three.polls)
-        [news] = two.polls
-        assert (news.tells_empty("emails"), news.tells_empty("pins")) == (False, True)
-        assert one.polls == []
-
-    run(test, "a", "b", "c")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +105,7 @@ def test_a_message_of_another_version_is_dropped(run, message):
         one.network._send(message, listener)
         one.notifier.notify("pins")
         await until(lambda: two.heard)
-        assert two.heard == [("pins", None)]
+        assert {*two.heard} == {("pins", None)}, "perhaps twice, when the answer to an offer is late"
 
     run(test, "a", "b")
 
