@@ -41,6 +41,7 @@ from pinlater.protocol.messages import (
     result_of,
 )
 from pinlater.protocol.reader import RequestReader
+from pinlater.protocol.texts import NotText, repair_texts
 
 UNKNOWN_METHOD = TApplicationException.UNKNOWN_METHOD
 INTERNAL_ERROR = TApplicationException.INTERNAL_ERROR
@@ -63,8 +64,8 @@ class SlowToDecode(Exception):
     """Decoding the call would block the event loop for too long; it may still be valid."""
 
 
-class CallTooLarge(MalformedMessage):
-    """The call has too many elements; the message names the limit.
+class UnusableCall(MalformedMessage):
+    """The call has too many elements, or a name that is no text; the message says which.
 
     Attributes:
         method: name as sent.
@@ -121,6 +122,7 @@ class Codec:
         self._source = _Source()
         self._input = TCyBufferedTransport(self._source)
         self._reader = TCyBinaryProtocol(self._input, strict_read=False, strict_decode=True)
+        self._lenient_reader = TCyBinaryProtocol(self._input, strict_read=False, strict_decode=False)
         self._requests = RequestReader(self._input)
 
     def _new_writer(self) -> None:
@@ -209,7 +211,7 @@ class Codec:
             head: recognizes and remembers the beginning of the connection's enqueues.
 
         Raises:
-            CallTooLarge: it has too many elements; the connection can go on.
+            UnusableCall: it cannot be carried out; the connection can go on.
             MalformedMessage: the connection must be closed.
             SlowToDecode: it cannot be decoded quickly; only with ``quick_only``.
         """
@@ -223,8 +225,8 @@ class Codec:
                 _check(frame, quick_only=quick_only)
                 return DecodedCall(method, sequence_id, None)
             arguments = self._arguments(frame, method, quick_only=quick_only)
-        except TooManyElements as error:
-            raise CallTooLarge(method, sequence_id, str(error)) from None
+        except (TooManyElements, NotText) as error:
+            raise UnusableCall(method, sequence_id, str(error)) from None
         self._forget_large(frame)
         if head is not None and method == ENQUEUE:
             head.learn(frame, arguments, self.encode_struct)
@@ -254,7 +256,8 @@ class Codec:
             _check(frame, quick_only=quick_only)
         self._begin(frame)
         arguments = arguments_of(method)()
-        self._read(self._reader.read_struct, arguments)
+        self._read(self._lenient_reader.read_struct, arguments)
+        repair_texts(arguments)
         return arguments
 
     def decode_reply(self, frame: bytes, method: str, sequence_id: int) -> Any:

@@ -169,3 +169,26 @@ def test_the_finagle_probe_then_ordinary_calls(client, queue, monkeypatch):
             )
         assert caught.value.type == TApplicationException.UNKNOWN_METHOD
         assert queue in client.getQueueNames()
+
+
+def test_failures_whose_text_is_cut_within_a_character_are_carried_out(client, queue):
+    """As some clients in C++, PHP or Python 2 send them: their texts are bytes."""
+    (name,) = put(client, queue, b"x", customStatus=b"gr\xfcn;")
+    assert list(take(client, queue)["jobs"]) == [name]
+    ack = {"jobDescriptor": name, "appendCustomStatus": "größ".encode()[:-1]}
+    client.ackDequeuedJobs(queueName=queue, jobsFailed=[ack])
+    info = look(client, name)
+    assert (info["jobState"], info["customStatus"]) == (PENDING, "gr\ufffdn;grö\ufffd")
+
+
+def test_names_that_are_no_texts_are_refused_and_the_connection_goes_on(client, queue):
+    for call in (
+        lambda: client.createQueue(name=b"q\xfc"),
+        lambda: count(client, b"q\xfc"),
+        lambda: put(client, queue, b"x", uniqueKey=b"\xfc"),
+        lambda: put(client, queue, b"x" * 60_000, uniqueKey=b"\xfc"),
+    ):
+        with pytest.raises(TApplicationException, match="is not UTF-8") as caught:
+            call()
+        assert caught.value.type == TApplicationException.PROTOCOL_ERROR
+    assert count(client, queue) == 0

@@ -130,7 +130,9 @@ def _wire_type(kind):
 def write(protocol, kind, value):
     """Write a value of a type of the contract."""
     container, _, inner = kind.rstrip(">").partition("<")
-    if kind in _SCALARS:
+    if type(value) is bytes:  # also as a text, as in languages whose texts are bytes
+        protocol.writeBinary(value)
+    elif kind in _SCALARS:
         getattr(protocol, "write" + _SCALARS[kind][1])(value)
     elif container in {"list", "set"}:
         getattr(protocol, f"write{container.title()}Begin")(_wire_type(inner), len(value))

@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from pinlater.errors import ProtocolError, ServiceError, UnknownError
-from pinlater.protocol.codec import PROTOCOL_ERROR, CallTooLarge, Codec, DecodedCall, SlowToDecode
+from pinlater.protocol.codec import PROTOCOL_ERROR, Codec, DecodedCall, SlowToDecode, UnusableCall
 from pinlater.protocol.conversion.jobs import dequeue_reply
 from pinlater.protocol.enqueue_head import EnqueueHead
 from pinlater.protocol.framing import FrameSplitter, FrameTooLarge
@@ -289,13 +289,13 @@ class ClientConnection(asyncio.Protocol):
                 self._transport.close()
 
     def _next_call(self) -> DecodedCall | None:
-        """Decode the next call; return None if it is large, to be decoded in a thread."""
+        """Decode the next call; return None if it is large or unusable, to be decoded in a thread."""
         frame = self._frames[0]
         if len(frame) >= LARGE_FRAME_BYTES:
             return None
         try:
             call = self._owner.codec.decode_call(frame, quick_only=True, head=self._enqueue_head)
-        except SlowToDecode:
+        except (SlowToDecode, UnusableCall):
             return None
         self._frames.popleft()
         # A dequeue must not wait while it holds memory, nor for a client that may be gone.
@@ -314,7 +314,7 @@ class ClientConnection(asyncio.Protocol):
             self._update_reading()
             try:
                 call = await asyncio.to_thread(Codec().decode_call, frame)
-            except CallTooLarge as error:
+            except UnusableCall as error:
                 method, number = error.method, error.sequence_id
                 self._send(self._owner.codec.encode_application_error(method, number, PROTOCOL_ERROR, str(error)))
                 return NO_REPLY
