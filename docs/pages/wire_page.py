@@ -29,7 +29,8 @@ def wire() -> str:
         "Additions to the wire contract",
         "The service speaks the Thrift contract of the original PinLater, framed, binary protocol. All additions are "
         "optional fields with ids from 100 up, and new methods: a client of the original never notices them, a server "
-        "of the original skips them. The whole contract: [pinlater.thrift](../../pinlater/protocol/pinlater.thrift).",
+        "of the original skips them. The whole contract: [pinlater.thrift](../../pinlater/protocol/pinlater.thrift). "
+        "How to use it: [other languages](../guides/other-languages.md).",
         "## Fields\n\n" + table(("field", "type", "meaning"), fields),
         "## Methods\n\nThose with an idempotency key take one in `RequestContext.idempotencyKey`.\n\n"
         + table(("method", "what it does", "takes", "returns", "key", "addition"), methods(source)),

@@ -15,6 +15,7 @@ import time
 
 import pytest
 
+from pinlater.service_errors import SERVICE_ERRORS
 from pinlater.testing import LocalServer
 from tests.docs import commands, configs
 from tests.docs.loaded_tool import LoadedTool
@@ -24,6 +25,7 @@ from tests.docs.snippets import Snippets
 from tests.support import spans
 
 STATES = {"IN_PROGRESS"}
+ERRORS = {error.code_name for error in SERVICE_ERRORS.values()}
 VARIABLES = {
     "INSTALLED_APPS",
     "PINLATER_ADMIN",
@@ -170,7 +172,7 @@ def test_what_a_page_names_exists(page):
             f"`{key.removeprefix('PINLATER_')}`" in reference["settings"] or f"`{key}`" in reference["settings"]
         )
         is_constant = "design" in page.parts  # tests/unit/project/test_docs.py looks for it in the code
-        assert is_setting or is_constant or key in STATES | VARIABLES, key
+        assert is_setting or is_constant or key in STATES | ERRORS | VARIABLES, key
     for metric in re.findall(r"`(pinlater_\w+_(?:total|seconds|jobs|bytes|running|waiting))\b", text):
         assert f"`{metric}`" in reference["metrics"], metric
 
