@@ -171,6 +171,13 @@ def test_the_finagle_probe_then_ordinary_calls(client, queue, monkeypatch):
         assert queue in client.getQueueNames()
 
 
+@pytest.mark.parametrize("number", [0, -1, 2**31 - 1, -(2**31)])
+def test_sequence_ids_come_back_whatever_they_are(client, queue, number):
+    """Those of Finagle's clients are random."""
+    client._sequence_id = number - 1
+    assert queue in client.getQueueNames()
+
+
 def test_failures_whose_text_is_cut_within_a_character_are_carried_out(client, queue):
     """As some clients in C++, PHP or Python 2 send them: their texts are bytes."""
     (name,) = put(client, queue, b"x", customStatus=b"gr\xfcn;")

@@ -206,6 +206,8 @@ def test_a_wheel_brings_the_units(tmp_path):
     assert templates == tmp_path / "prefix" / "share" / "pinlater" / "systemd"
     assert {path.name for path in (tmp_path / "units").iterdir()} == set(UNITS)
     assert {path.name for path in templates.iterdir()} == {path.name for path in SYSTEMD.iterdir()}
+    contract = Path("pinlater", "protocol", "pinlater.thrift")  # for clients in other languages
+    assert (site / contract).read_bytes() == (ROOT / contract).read_bytes()
 
 
 def test_an_editable_installation_takes_them_from_the_source_tree(tmp_path):
