@@ -40,7 +40,7 @@ from pinlater.protocol.messages import (
     arguments_of,
     result_of,
 )
-from pinlater.protocol.reader import RequestReader
+from pinlater.protocol.reader import RequestReader, WrongElements
 from pinlater.protocol.texts import NotText, repair_texts
 
 UNKNOWN_METHOD = TApplicationException.UNKNOWN_METHOD
@@ -65,7 +65,7 @@ class SlowToDecode(Exception):
 
 
 class UnusableCall(MalformedMessage):
-    """The call has too many elements, or a name that is no text; the message says which.
+    """The call has too many elements, elements of a wrong type, or a name that is no text; the message says which.
 
     Attributes:
         method: name as sent.
@@ -225,7 +225,7 @@ class Codec:
                 _check(frame, quick_only=quick_only)
                 return DecodedCall(method, sequence_id, None)
             arguments = self._arguments(frame, method, quick_only=quick_only)
-        except (TooManyElements, NotText) as error:
+        except (TooManyElements, WrongElements, NotText) as error:
             raise UnusableCall(method, sequence_id, str(error)) from None
         self._forget_large(frame)
         if head is not None and method == ENQUEUE:
@@ -252,6 +252,9 @@ class Codec:
     def _arguments(self, frame: bytes, method: str, *, quick_only: bool) -> Any:
         try:
             return self._requests.read(arguments_of(method), MANY_ELEMENTS if quick_only else MAX_ELEMENTS)
+        except WrongElements:
+            _check(frame, quick_only=quick_only)
+            raise
         except Exception:  # noqa: BLE001 - the full decoding below finds out what is wrong, if anything
             _check(frame, quick_only=quick_only)
         self._begin(frame)

@@ -171,6 +171,16 @@ def test_the_finagle_probe_then_ordinary_calls(client, queue, monkeypatch):
         assert queue in client.getQueueNames()
 
 
+def test_jobs_that_are_no_jobs_are_refused_and_the_connection_goes_on(client, queue, monkeypatch):
+    monkeypatch.setitem(STRUCTS, "OddRequest", {"queueName": (1, "string"), "jobs": (2, "list<string>")})
+    monkeypatch.setitem(STRUCTS, "OddCall", {"context": (1, "Context"), "request": (2, "OddRequest")})
+    arguments = {"context": {"source": "x"}, "request": {"queueName": queue, "jobs": ["a body"]}}
+    with pytest.raises(TApplicationException, match="elements of type 11") as caught:
+        client.send_and_read("enqueueJobs", arguments, args_kind="OddCall")
+    assert caught.value.type == TApplicationException.PROTOCOL_ERROR
+    assert count(client, queue) == 0
+
+
 @pytest.mark.parametrize("number", [0, -1, 2**31 - 1, -(2**31)])
 def test_sequence_ids_come_back_whatever_they_are(client, queue, number):
     """Those of Finagle's clients are random."""

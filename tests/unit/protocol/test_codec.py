@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.errors import CallUnsupported, ProtocolError
 from pinlater.protocol import messages as wire
-from pinlater.protocol.codec import INTERNAL_ERROR, UNKNOWN_METHOD, Codec
+from pinlater.protocol.codec import INTERNAL_ERROR, UNKNOWN_METHOD, Codec, UnusableCall
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.messages import METHODS, arguments_of
 from tests.unit.protocol.test_hostile import (
@@ -19,6 +19,7 @@ from tests.unit.protocol.test_hostile import (
     I32,
     I64,
     LIST,
+    LOOKUP,
     MAP,
     NAMES,
     SET,
@@ -95,6 +96,23 @@ def test_a_known_field_with_another_type_is_taken_as_absent(codec):
     arguments = codec.decode_call(head("enqueueJobs") + CONTEXT + request + b"\0").arguments
     assert arguments.request.queueName is None
     assert arguments.request.jobs == []
+
+
+@pytest.mark.parametrize(
+    "elements",
+    [items(STRING, 1) + text(b"body"), items(I64, 2) + bytes(16), items(LIST, 1) + items(STRUCT, 1) + b"\0"],
+)
+@pytest.mark.parametrize("quick_only", [True, False])
+def test_lists_of_another_type_are_refused_not_taken_as_empty(codec, elements, quick_only):
+    with pytest.raises(UnusableCall, match="the contract says 12") as refusal:
+        codec.decode_call(ENQUEUE + field(LIST, 2) + elements + b"\0\0", quick_only=quick_only)
+    assert (refusal.value.method, refusal.value.sequence_id) == ("enqueueJobs", 7)
+
+
+def test_texts_in_a_list_may_be_announced_as_binary(codec):
+    """As thriftpy2 does for a list of binary."""
+    frame = LOOKUP + field(LIST, 1) + items(18, 1) + text(b"q:s1:p1:1") + b"\0\0"
+    assert codec.decode_call(frame).arguments.request.jobDescriptors == ["q:s1:p1:1"]
 
 
 def test_fields_in_any_order_and_twice(codec):
