@@ -101,8 +101,15 @@ class InterruptibleContext(JobContext):
         """Return epoch seconds of the server's clock."""
 
     @abstractmethod
-    def begin(self) -> None:
+    def begin(self, step: str = "") -> bool:
         """Check that the job may begin something new whose end will be recorded.
+
+        Args:
+            step: name under which a step is recorded; empty: it is no step.
+
+        Returns:
+            Whether the job has given up, and runs a step that had failed once more, since what is to be undone comes
+            after it.
 
         Raises:
             SagaUndone: the job has given up, and begins nothing new.

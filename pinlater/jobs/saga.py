@@ -107,11 +107,13 @@ class Saga:
         return self._steps.run(name, function, args, kwargs, remember)
 
     def _remember(self, key: str) -> None:
-        """Record that a step has finished; this is saved with its result."""
+        """Record that a step has finished, and which ones before it have failed; this is saved with its result."""
         mark = self._metadata.saga
         if mark is None:
             mark = self._metadata.saga = self._context.new_saga_mark()
         mark.steps.append(key)
+        mark.passed += [failed for failed in dict.fromkeys(self._steps.failed) if failed not in mark.passed]
+        self._steps.failed.clear()
 
     def __enter__(self) -> Self:
         self._context.go_on()

@@ -38,10 +38,10 @@ def sleep_until(
     context.go_on_to_wait()
     if name in sleeps:  # the server has handed the job out, so the sleep is over by its clock
         return
-    context.begin()
     wake_seconds = epoch_seconds(moment, "sleep_until")
     if wake_seconds <= context.server_seconds():
         return
+    context.begin()
     refuse_await()
     wake_ms = math.ceil(wake_seconds * 1000)
     save()

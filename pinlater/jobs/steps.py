@@ -33,6 +33,7 @@ class Steps:
 
     Attributes:
         ran: names of the steps that finished in this attempt, in order.
+        failed: names of those that failed, until a saga takes them over.
         names: counts the uses of names.
         records: records of finished steps.
         save: saves the job's fields and metadata.
@@ -48,6 +49,7 @@ class Steps:
         save_awaited: Callable[[], Awaitable[object]],
     ) -> None:
         self.ran: list[str] = []
+        self.failed: list[str] = []
         self._context = context
         self.records = records
         self._tries = records.tries
@@ -118,7 +120,7 @@ class Steps:
         if (result := self._recall(call)) is not MISSING:
             return result
         if not call.is_undo:
-            self._context.begin()
+            self._context.begin(call.key)
         if self._context.is_draining:
             self.save()
             raise self._context.interrupt(JobInterrupted())
@@ -128,6 +130,7 @@ class Steps:
         except Exception as error:
             note_step(error, call.key)
             if not isinstance(call.function, Retrying) or _is_of_outer_step(error, call):
+                self.failed.append(call.key)
                 raise
             wake_ms = self._failed(call.key, call.function, error)
             self.save()
@@ -153,8 +156,9 @@ class Steps:
         self._context.go_on()
         if (result := self._recall(call)) is not MISSING:
             return result
-        if not call.is_undo:
-            self._context.begin()
+        if not call.is_undo and self._context.begin(call.key):
+            await asyncio.sleep(0)  # what is to be undone may be reached beside it, and not after it
+            self._context.begin(call.key)
         if self._context.is_draining:
             await self._stop_for_drain()
         while True:
@@ -165,6 +169,7 @@ class Steps:
             except Exception as error:
                 note_step(error, call.key)
                 if not isinstance(call.function, Retrying) or _is_of_outer_step(error, call):
+                    self.failed.append(call.key)
                     raise
                 failure = error
             else:
@@ -271,6 +276,7 @@ class Steps:
         again, even if a retry by hand makes the numbers of the job's attempts repeat.
         """
         self._tries[key] = (self._context.attempt, step.attempts)
+        self.failed.append(key)
 
     async def _others_ended(self, seconds: float | None = None) -> bool:
         """Wait for the steps that run at the same time: an exception that ends the attempt would cut them off.

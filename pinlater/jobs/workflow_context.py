@@ -204,17 +204,23 @@ class WorkflowContext(InterruptibleContext):
         """What has to be undone if the job gives up."""
         return self._metadata.saga
 
-    def begin(self) -> None:
+    def begin(self, step: str = "") -> bool:
         """Raise ``SagaUndone`` if the job has given up, except in a step: an undo may itself begin something."""
         mark = self.saga_mark
-        if mark is not None and mark.why and StepRun.current(self) is None:
-            raise SagaUndone(f"the job gave up, and its sagas are undone: {mark.why}")
+        if mark is None or not mark.why or StepRun.current(self) is not None:
+            return False
+        if step in mark.passed and not self._has_reached_all(mark):
+            return True
+        raise SagaUndone(f"the job gave up, and its sagas are undone: {mark.why}")
 
     def begin_unless_something_to_undo_is_ahead(self) -> None:
         """Raise ``SagaUndone`` if the job has given up, and this attempt has passed all steps that it is to undo."""
         mark = self.saga_mark
-        if mark is not None and mark.why and self.reached_to_undo.issuperset(mark.steps):
+        if mark is not None and mark.why and self._has_reached_all(mark):
             self.begin()
+
+    def _has_reached_all(self, mark: SagaMark) -> bool:
+        return self.reached_to_undo.issuperset(mark.steps)
 
     @cached_property
     def _steps(self) -> Steps:

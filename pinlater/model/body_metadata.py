@@ -95,6 +95,7 @@ class SagaMark(msgspec.Struct, omit_defaults=True):
         given: attempts that the server allows since then, including that one; 0: no spare ones.
         is_cancelled: whether the job gave up because it was cancelled.
         undoes: the same, under a name that stores find in the body; see ``UNDOES_CANCELLED``.
+        passed: names of steps that had failed when one of ``steps`` finished: the job went on without them.
     """
 
     steps: list[str] = []
@@ -104,6 +105,7 @@ class SagaMark(msgspec.Struct, omit_defaults=True):
     given: int = 0
     is_cancelled: bool = False
     undoes: bool = msgspec.field(name=_UNDOES, default=False)
+    passed: list[str] = []
 
     def give_up(self, why: str, *, is_cancelled: bool = False) -> None:
         """Record why the job gave up, unless it had before; its attempts are counted anew."""
