@@ -76,10 +76,17 @@ class InterruptibleContext(JobContext):
         return why
 
     def go_on_to_wait(self) -> None:
-        """Raise the interruption again, unless it only says that another task or thread of the job waits."""
+        """Raise the interruption again, unless it only says that another task or thread of the job waits.
+
+        ``run`` itself cannot go on then: it may have collected the exceptions of those that wait, as ``gather`` does.
+        """
         waiting = self._waiting or ()
-        if not isinstance(self.interruption, JobWaits) or _current_task() in waiting:
+        if not isinstance(self.interruption, JobWaits) or _current_task() in waiting or self._is_called_by_run():
             self.go_on()
+
+    @abstractmethod
+    def _is_called_by_run(self) -> bool:
+        """Return whether ``run`` itself makes this call, and no other task or thread of the job."""
 
     def go_on(self) -> None:
         """Raise the interruption again if there is one."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from pinlater.errors import JobSleeps
 from pinlater.jobs.awaited_call import refuse_await
 from pinlater.jobs.interruptible import InterruptibleContext
-from pinlater.jobs.times import check_seconds, epoch_seconds
+from pinlater.jobs.times import END_OF_TIME, check_seconds, epoch_seconds
 
 
 def sleep_until(
@@ -63,14 +63,14 @@ def moment_after(context: InterruptibleContext, seconds: float) -> float:
 
 
 def check_timeout(timeout: float | None) -> None:
-    """Refuse a ``timeout`` of a wait that is neither None nor a finite number of seconds; it may have passed.
+    """Refuse a ``timeout`` of a wait that is neither None nor a number of seconds; it may have passed.
 
     Raises:
         TypeError: it is not a number.
-        ValueError: it is not finite.
+        ValueError: it is not finite, or thousands of years.
     """
     if timeout is None:
         return
     check_seconds(timeout, "the timeout of a wait")
-    if not math.isfinite(timeout):
-        raise ValueError(f"timeout={timeout} is in seconds, and must be finite; leave it out to wait without a limit")
+    if not -END_OF_TIME < timeout < END_OF_TIME:
+        raise ValueError(f"timeout={timeout} is in seconds, and too long; leave it out to wait without a limit")

@@ -20,6 +20,7 @@ from pinlater.jobs.name_counter import NameCounter
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.outside_steps import OutsideSteps
 from pinlater.jobs.published import publish
+from pinlater.jobs.run_frame import is_called_by_run
 from pinlater.jobs.run_keys import key_of
 from pinlater.jobs.saga import Saga
 from pinlater.jobs.settled import SettledErrors
@@ -50,6 +51,9 @@ class WorkflowContext(InterruptibleContext):
     @abstractmethod
     async def _save_awaited(self) -> object:
         """Save the job's body without blocking the event loop."""
+
+    def _is_called_by_run(self) -> bool:
+        return is_called_by_run(self._running_job())
 
     @property
     @abstractmethod

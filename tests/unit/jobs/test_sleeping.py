@@ -264,7 +264,7 @@ def test_a_timeout_that_is_no_number_is_refused_in_words(timeout):
             wait()
 
 
-@pytest.mark.parametrize("timeout", [float("inf"), float("nan")])
+@pytest.mark.parametrize("timeout", [float("inf"), float("nan"), 1e20])
 def test_an_endless_timeout_is_none(timeout):
-    with pytest.raises(ValueError, match="must be finite; leave it out to wait without a limit"):
+    with pytest.raises(ValueError, match="too long; leave it out to wait without a limit"):
         FakeContext(Plain()).wait_for("a", timeout=timeout)
