@@ -35,11 +35,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 from pinlater.errors import JobInterrupted, interruption_in
 from pinlater.jobs.context import JobContext
 from pinlater.jobs.interruptible import swallowed_interruption
 from pinlater.jobs.job import Job
+
+if TYPE_CHECKING:
+    from pinlater.jobs.workflow_context import WorkflowContext
 
 Middleware = Callable[[Job, JobContext], AbstractContextManager[object]]
 """Wraps one run of one job."""
@@ -80,11 +84,15 @@ def _raising_swallowed(context: JobContext) -> Iterator[None]:
 
 
 async def run_within(
-    middleware: Sequence[Middleware], job: Job, context: JobContext, record: Callable[[object], object]
+    middleware: Sequence[Middleware], job: Job, context: WorkflowContext, record: Callable[[object], object]
 ) -> None:
     """Run an ``async def`` job inside all ``middleware``, in one task; pass what it returned to ``record``."""
     with within(middleware, job, context):
-        record(await job.run(context))
+        try:
+            record(await job.run(context))
+        except JobInterrupted:
+            await context.let_steps_end()
+            raise
 
 
 def _checked(middleware: Middleware, made: object) -> AbstractContextManager[object]:

@@ -20,6 +20,9 @@ from pinlater.jobs.step_functions import is_async
 from pinlater.jobs.step_records import MISSING, OnFinished, StepCall, StepRecords, ignore_finished
 from pinlater.jobs.unawaited_steps import UnawaitedSteps
 
+_PATIENCE_SECONDS = 30.0
+"""How long an attempt that is to end waits for steps that run."""
+
 
 class Steps:
     """Runs the steps of one attempt.
@@ -277,6 +280,10 @@ class Steps:
         """
         self._tries[key] = (self._context.attempt, step.attempts)
         self.failed.append(key)
+
+    async def let_end(self) -> None:
+        """Wait for the steps that run, for a while: they may themselves be waiting for what will not come."""
+        await self._others_ended(_PATIENCE_SECONDS)
 
     async def _others_ended(self, seconds: float | None = None) -> bool:
         """Wait for the steps that run at the same time: an exception that ends the attempt would cut them off.

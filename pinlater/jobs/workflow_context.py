@@ -9,7 +9,15 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar, Unpack
 
-from pinlater.errors import BodyInvalid, JobError, JobInterrupted, SagaUndone, StepMismatch
+from pinlater.errors import (
+    BodyInvalid,
+    ClaimLost,
+    JobCancelled,
+    JobError,
+    JobInterrupted,
+    SagaUndone,
+    StepMismatch,
+)
 from pinlater.jobs.child_calls import DEFAULT_BATCH, ChildCalls, Joined
 from pinlater.jobs.enqueue_options import CallOptions
 from pinlater.jobs.event_waits import EventWaits
@@ -69,6 +77,11 @@ class WorkflowContext(InterruptibleContext):
         self._refuse_raw("the results of steps")
         self._record_progress()
         return self._steps.run(name, function, args, kwargs)
+
+    async def let_steps_end(self) -> None:
+        """Wait for steps that run beside what has interrupted the job: cut off, they would run once more."""
+        if "_steps" in self.__dict__ and not isinstance(self.interruption, JobCancelled | ClaimLost):
+            await self._steps.let_end()
 
     def sleep_for(self, seconds: float, *, name: str) -> None:
         """Sleep without a process; see ``JobContext.sleep_for``."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from typing import Any
 from weakref import WeakSet
 
+from pinlater.errors import JobInterrupted
 from pinlater.worker.running.loop_threads import LoopThreads
 from pinlater.worker.running.task_group import TaskGroup, family
 
@@ -29,6 +30,10 @@ def ignore_return() -> None:
     """Do nothing."""
 
 
+async def cut_steps() -> None:
+    """Wait for no step."""
+
+
 class Coroutines:
     """Runs one coroutine at a time; what it left running is cancelled before the next one begins."""
 
@@ -44,6 +49,7 @@ class Coroutines:
         coroutine: Coroutine[Any, Any, Any],
         is_over: Callable[[], bool] = never_over,
         on_return: Callable[[], object] = ignore_return,
+        let_steps_end: Callable[[], Awaitable[object]] = cut_steps,
     ) -> Any:
         """Run ``coroutine`` to its end and return its result. Raises what it raises.
 
@@ -51,6 +57,7 @@ class Coroutines:
             coroutine: coroutine of a job.
             is_over: polled while it waits; each time that it returns True, the coroutine is cancelled.
             on_return: called when it has returned, before tasks that it left go on or are cancelled.
+            let_steps_end: called when it was interrupted, before they are cancelled.
         """
         coroutine = self._limited(coroutine)
         runner = self._usable_runner()
@@ -58,7 +65,7 @@ class Coroutines:
         group = TaskGroup(None)
         try:
             # In a new context: the runner's lives as long as the runner.
-            return runner.run(self._tracked(coroutine, group, on_return), context=copy_context())
+            return runner.run(self._tracked(coroutine, group, on_return, let_steps_end), context=copy_context())
         finally:
             self._task, self._is_over = None, never_over
             self._end_leftovers(runner.get_loop(), group)
@@ -105,11 +112,19 @@ class Coroutines:
         return True
 
     async def _tracked(
-        self, coroutine: Coroutine[Any, Any, Any], group: TaskGroup, on_return: Callable[[], object]
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        group: TaskGroup,
+        on_return: Callable[[], object],
+        let_steps_end: Callable[[], Awaitable[object]],
     ) -> Any:
         self._task = asyncio.current_task()
         family.set(group)
-        returned = await coroutine
+        try:
+            returned = await coroutine
+        except JobInterrupted:
+            await let_steps_end()
+            raise
         on_return()
         return returned
 

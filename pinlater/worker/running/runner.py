@@ -173,7 +173,7 @@ class Runner:
     def _call(self, job: Job, context: RunContext) -> None:
         returned = job.run(context)
         if returned.__class__ is CoroutineType:
-            returned = self._coroutines.run(returned, context.check_stop, context.check_awaited)
+            returned = self._coroutines.run(returned, context.check_stop, context.check_awaited, context.let_steps_end)
         if returned is not None or type(job) in self._with_result:
             context.record_returned(returned)
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from time import time
 
-from pinlater.errors import BodyInvalid
+from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.jobs.body_codec import JobCodec
 from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware, run_within
@@ -96,8 +96,12 @@ class TaskRunner(Runner):
     async def _call_awaited(self, job: Job, context: RunContext) -> None:
         if self._middleware:
             await run_within(self._middleware, job, context, context.record_returned)
-        else:
+            return
+        try:
             context.record_returned(await job.run(context))
+        except JobInterrupted:
+            await context.let_steps_end()
+            raise
 
     def _is_blocking(self, kind: type[Job]) -> bool:
         is_plain = self._blocking_error.get(kind)

@@ -48,16 +48,18 @@ def go_on(how, context, found):
         context.sleep_for(60, name="nap")
 
 
+def attempt(job, context):
+    running = job.run(context)
+    if running is not None:
+        asyncio.run(running)
+
+
 @pytest.mark.parametrize("kind", [Collects, CollectsFromThreads])
 @pytest.mark.parametrize("how", ["call", "wait", "sleep"])
 def test_a_job_that_has_collected_its_waits_cannot_go_on(kind, how):
     job = kind(how=how)
     context = FakeContext(job)
     with pytest.raises(JobSleeps):
-        ended = job.run(context)
-        if ended is not None:
-            asyncio.run(ended)
+        attempt(job, context)
     assert sorted(context.called) == ["other 1", "other 2"]
     assert {wait.name for wait in context.interruption.waits} == {"call/0/other 1", "call/0/other 2"}
-
-
