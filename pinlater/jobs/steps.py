@@ -193,7 +193,7 @@ class Steps:
         """End the attempt, because the worker drains, once the steps that run have ended."""
         why = JobInterrupted()
         with self._recording_cancellation(why):
-            await self._others_ended()
+            await self.let_end()
             self._context.go_on()
             await self.save_awaited()
         raise self._context.interrupt(why)
@@ -285,13 +285,13 @@ class Steps:
         """Wait for the steps that run, for a while: they may themselves be waiting for what will not come."""
         await self._others_ended(_PATIENCE_SECONDS)
 
-    async def _others_ended(self, seconds: float | None = None) -> bool:
+    async def _others_ended(self, seconds: float) -> bool:
         """Wait for the steps that run at the same time: an exception that ends the attempt would cut them off.
 
         A step inside a step does not wait, because the outer one cannot end before it.
 
         Args:
-            seconds: longest wait; None: no limit.
+            seconds: longest wait.
 
         Returns:
             Whether they have ended.

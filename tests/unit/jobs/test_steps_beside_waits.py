@@ -6,7 +6,7 @@ from time import monotonic_ns
 
 import pytest
 
-from pinlater import Job
+from pinlater import Job, JobInterrupted
 from pinlater.jobs import steps
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.model.body_metadata import read_metadata
@@ -15,7 +15,7 @@ from pinlater.worker.running.limits import never_kill
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.session.outcome import Interruption
-from tests.unit.jobs.workflow_attempts import KeepingSaver
+from tests.unit.jobs.workflow_attempts import InAWorker, KeepingSaver
 from tests.unit.worker.fakes import batch_of
 
 seen = []
@@ -98,3 +98,25 @@ def test_one_that_does_not_end_is_cut_off_in_the_end(place, monkeypatch):
     monkeypatch.setattr(steps, "_PATIENCE_SECONDS", 0.01)
     outcome = outcome_of(Hangs(), place)
     assert list(read_metadata(outcome.body).sleeps) == ["nap"]
+
+
+def test_a_drain_does_not_wait_for_ever_for_a_step_that_waits_for_the_next_one(monkeypatch):
+    monkeypatch.setattr(steps, "_PATIENCE_SECONDS", 0.01)
+    attempts = InAWorker()
+    context = attempts.attempt(drain_after=1)
+
+    async def run():
+        has_come = asyncio.Event()
+
+        async def two():
+            await context.step("charge", charge)
+            await context.step("come", come)
+
+        async def come():
+            has_come.set()
+
+        await asyncio.gather(context.step("wait", has_come.wait), two())
+
+    with pytest.raises(JobInterrupted):
+        asyncio.run(run())
+    assert read_metadata(attempts.saver.bodies[-1]).steps == {"charge": "receipt"}
