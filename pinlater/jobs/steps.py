@@ -36,7 +36,7 @@ class Steps:
 
     Attributes:
         ran: names of the steps that finished in this attempt, in order.
-        failed: names of those that failed, until a saga takes them over.
+        failed: names of those that failed or were cancelled, until a saga takes them over.
         names: counts the uses of names.
         records: records of finished steps.
         save: saves the job's fields and metadata.
@@ -169,6 +169,9 @@ class Steps:
             started_ms = self._now_ms()
             try:
                 found = await self._awaited(call)
+            except asyncio.CancelledError:
+                self.failed.append(call.key)
+                raise
             except Exception as error:
                 note_step(error, call.key)
                 if not isinstance(call.function, Retrying) or _is_of_outer_step(error, call):

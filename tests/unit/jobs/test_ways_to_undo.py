@@ -84,3 +84,17 @@ def test_one_that_failed_beside_what_is_to_be_undone_does_not_run_again():
     failures["payment"] = 1
     run(Beside())
     assert done == ["hotel", *undone("hotel")]
+
+
+def test_what_comes_after_a_step_that_was_cancelled_is_undone():
+    class Hurries(Fallback, queue="trips"):
+        async def run(self, context):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await context.step("look", asyncio.sleep, 60)
+            async with context.saga() as saga:
+                await saga.step("book", book_async, "hotel", undo=cancel)
+                raise Discard("no money")
+
+    run(Hurries())
+    assert done == ["hotel", *undone("hotel")]
