@@ -59,13 +59,13 @@ class Coroutines:
             on_return: called when it has returned, before tasks that it left go on or are cancelled.
             let_steps_end: called when it was interrupted, before they are cancelled.
         """
-        coroutine = self._limited(coroutine)
+        group = TaskGroup(None)
+        tracked = self._limited(self._tracked(coroutine, group, on_return, let_steps_end))
         runner = self._usable_runner()
         self._is_over = is_over
-        group = TaskGroup(None)
         try:
             # In a new context: the runner's lives as long as the runner.
-            return runner.run(self._tracked(coroutine, group, on_return, let_steps_end), context=copy_context())
+            return runner.run(tracked, context=copy_context())
         finally:
             self._task, self._is_over = None, never_over
             self._end_leftovers(runner.get_loop(), group)

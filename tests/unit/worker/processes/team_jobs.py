@@ -27,6 +27,9 @@ class FakeSaver:
     is_draining = False
     is_saving = False
 
+    def is_stored(self, message_id):
+        return False
+
 
 class Plain(Job, queue="jobs", backoff=Constant(7)):
     how: str
@@ -134,6 +137,13 @@ def heed(context):
         seen.append(str(error))
 
 
+async def end_beside_a_step(context):
+    async def end():
+        raise context.interrupt(JobInterrupted())
+
+    await asyncio.gather(context.step("hang", asyncio.sleep, 3600), end())
+
+
 async def sleep_later(context):
     try:
         await asyncio.sleep(DEADLINE_SECONDS)
@@ -218,6 +228,7 @@ ways = {
     "leave": leave,
     "leave in a task": leave_in_a_task,
     "stop": stop_the_loop,
+    "end beside a step": end_beside_a_step,
     "sleep": sleep_later,
     "coroutine": sleep_later,
     "own timeout": own_timeout,

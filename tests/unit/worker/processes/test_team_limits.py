@@ -10,11 +10,13 @@ import weakref
 import pytest
 
 from pinlater.errors import JobTimeout, StepTimeout
+from pinlater.jobs import steps
 from pinlater.jobs.options import JobOptions
 from pinlater.worker import logs
 from pinlater.worker.running.alarms import Alarms, _class_of
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.run_limits import LimitExceeded, RunLimits
+from pinlater.worker.session.outcome import Interruption
 from tests.unit.worker.processes.team_jobs import (
     DEADLINE_SECONDS,
     Awaited,
@@ -36,6 +38,14 @@ def test_a_job_past_its_limit_in_a_thread_is_interrupted(threads, job):
         [outcome] = threads.run(job)
         assert "JobTimeout: it ran for longer than its timeout of 0.1 s" in outcome.status
         assert "team_jobs.py" in outcome.status, "where it was"
+
+
+@pytest.mark.parametrize("kind", [PlainTimed, AwaitedTimed])
+def test_a_job_that_ends_waits_for_its_steps_no_longer_than_its_limit(threads, tasks, kind, monkeypatch):
+    monkeypatch.setattr(steps, "_PATIENCE_SECONDS", 3600)
+    for team in (threads, *([tasks] if kind is AwaitedTimed else [])):
+        [outcome] = team.run(kind(how="end beside a step"))
+        assert isinstance(outcome, Interruption)
 
 
 def test_nothing_is_kept_of_limits_that_have_struck():
