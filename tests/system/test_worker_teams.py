@@ -211,6 +211,22 @@ def test_a_job_that_blocks_the_loop_is_named_once(team, client, folder):
     drained(worker)
 
 
+def test_jobs_that_wait_for_a_blocked_loop_keep_their_attempt_when_the_process_dies(team, client, folder):
+    blocking = put(client, "Blocks", "holds")
+    worker = team(TASKS)
+    worker.await_log("the event loop and all its jobs have been blocked for ")
+    waiting = [put(client, "Touch", "touch", number=number) for number in range(3)]
+    wait_for(lambda: client.count("touch", JobState.IN_PROGRESS) == 3, what=lambda: worker.log)
+    [child] = worker.children("jobs")
+    child.kill()
+    wait_for(lambda: info(client, blocking).attempts_remaining == 2, what=lambda: worker.log)
+    (folder / "logged").touch()
+    assert "crash 1: the process died while it ran Blocks for " in info(client, blocking).status
+    for job in waiting:
+        assert await_state(client, job, JobState.SUCCEEDED).attempts_remaining == 3, worker.log
+    drained(worker)
+
+
 def test_steps_of_one_coroutine_go_on_beside_each_other(team, client, folder):
     jobs = [put(client, "Stepping", "steps") for _ in range(20)]
     worker = team(TASKS, "--burst")

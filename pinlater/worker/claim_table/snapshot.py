@@ -25,10 +25,11 @@ from pinlater.worker.claim_table.outcomes import read_failures, read_results
 MAX_JOBS = 250
 """Most jobs of one dequeue."""
 
-GONE, HELD, RUNNING, SUCCEEDED, FAILED, DISCARDED, RETURNING, RESULTED = range(8)
+GONE, HELD, RUNNING, SUCCEEDED, FAILED, DISCARDED, RETURNING, RESULTED, STARTING = range(9)
 """State of a job: gone from the worker; not started; running; the others have ended, but are not acked yet.
 ``RETURNING``: it is released with a new body, or acked with a large result. The table has no room for either, so only
-its process can do that. ``RESULTED``: succeeded with a result that is in the table; snapshots call it ``SUCCEEDED``."""
+its process can do that. ``RESULTED``: succeeded with a result that is in the table; snapshots call it ``SUCCEEDED``.
+``STARTING``: handed to the thread or event loop that is to run it, which may be blocked by another job."""
 ENDED = frozenset((SUCCEEDED, FAILED, DISCARDED))
 """States in snapshots of jobs that others than their process can ack."""
 

@@ -15,6 +15,7 @@ from pinlater.worker.claim_table.snapshot import (
     HELD,
     RETURNING,
     RUNNING,
+    STARTING,
     SUCCEEDED,
     HeldBatch,
     HeldJob,
@@ -86,7 +87,7 @@ class OrphanRecovery:
     def _recover_on(self, shard: str) -> None:
         """Recover the jobs of one shard. May be repeated."""
         suspects, innocent = _on_shard(shard, self._suspects), _on_shard(shard, self._innocent)
-        unstarted = self._in_state(HELD, shard)
+        unstarted = [*self._in_state(HELD, shard), *self._in_state(STARTING, shard)]
         released = [*unstarted, *self._in_state(RETURNING, shard), *innocent]
         succeeded = self._in_state(SUCCEEDED, shard)
         ended = [*self._in_state(FAILED, shard), *self._in_state(DISCARDED, shard)]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic_ns
 
+from pinlater.worker.claim_table.snapshot import RUNNING
 from pinlater.worker.processes.loop_watch import LoopWatch, TimedSelector
 from pinlater.worker.processes.team import EndedJob, Team
 from pinlater.worker.running.coroutines import CHECK_SECONDS, cancel_all
@@ -146,6 +147,7 @@ class TaskTeam(Team):
 
     async def _run(self, batch: DequeuedBatch) -> None:
         began_ns = monotonic_ns()
+        batch.area.states[0] = RUNNING
         task = asyncio.current_task()
         assert task is not None  # this is a coroutine
         own = self._tasks[task]

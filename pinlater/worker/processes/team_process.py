@@ -11,7 +11,7 @@ from pinlater_supervisor import Child
 
 from pinlater.jobs.body_codec import JobCodec
 from pinlater.worker import logs
-from pinlater.worker.claim_table.snapshot import MAX_JOBS, RUNNING
+from pinlater.worker.claim_table.snapshot import MAX_JOBS, STARTING
 from pinlater.worker.options import WorkerOptions
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.process import HOLD_NS, JobProcess
@@ -118,7 +118,7 @@ class TeamProcess(JobProcess):
         """Start fetched jobs; release those that wait too long."""
         fetcher, team = self._fetcher, self._team
         while team.free and (batch := fetcher.next_batch()) is not None:
-            batch.area.states[0] = RUNNING
+            batch.area.states[0] = STARTING
             if batch.area.is_revoked:  # checked after the line above, so that the keeper and we cannot both take it
                 self._ack_buffer.release(batch, batch.unstarted)
                 continue

@@ -8,6 +8,7 @@ from queue import SimpleQueue
 from time import monotonic_ns
 
 from pinlater.worker import logs
+from pinlater.worker.claim_table.snapshot import RUNNING
 from pinlater.worker.processes.team import EndedJob, Team
 from pinlater.worker.running.alarms import Alarms
 from pinlater.worker.running.deadlines import Deadlines
@@ -68,6 +69,7 @@ class ThreadTeam(Team):
             runner = self._new_runner(running, limits, LimitedCoroutines(limits))
             while (batch := self._waiting.get()) is not None:
                 began_ns = monotonic_ns()
+                batch.area.states[0] = RUNNING
                 outcome = runner.run(batch, 0, began_ns)
                 self._on_ended(EndedJob(batch, outcome, (monotonic_ns() - began_ns) / 1e9))
             runner.close()
