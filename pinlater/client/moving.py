@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self, TypeVar
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from pinlater.client.batches import split_by_bytes
 from pinlater.client.kept_results import kept_name, with_results
 from pinlater.client.moved_jobs import LookupSizer, is_tied, with_unique_key
+from pinlater.client.store_time import now_ms
 from pinlater.errors import CallError, PinLaterError, ServerError
 from pinlater.model.jobs import JobInfo
 from pinlater.model.messages import ReceivedMessage
@@ -133,8 +133,9 @@ class Move:
         copies = {job.descriptor: known[found] for job in jobs if (found := _Origin.of(job)) in known}
         new = [job for job in jobs if job.descriptor not in copies]
         if new:
-            call = calls.import_jobs(self.to, map(self._copy, new))
             is_keyed = self.state_there is JobState.PENDING
+            due_ms = (yield from now_ms(calls)) + int(HOLD_SECONDS * 1000) if is_keyed else None
+            call = calls.import_jobs(self.to, [self._copy(job, due_ms) for job in new])
             stored = yield replace(call, is_repeatable=always if is_keyed else never)
             copies |= {job.descriptor: name for job, name in zip(new, stored, strict=True)}
             if is_keyed:
@@ -171,12 +172,12 @@ class Move:
                 break
         return found
 
-    def _copy(self, job: JobInfo) -> JobInfo:
+    def _copy(self, job: JobInfo, due_ms: int | None) -> JobInfo:
+        """Return the copy of a job, not due before ``due_ms``."""
         copy = with_unique_key(job)._replace(
             state=self.state_there, status=f"moved from {job.descriptor}\n{_MOVED_FROM.sub('', job.status)}"
         )
-        if self.state_there is JobState.PENDING:
-            due_ms = int((time.time() + HOLD_SECONDS) * 1000)
+        if due_ms is not None:
             copy = copy._replace(run_after_ms=max(job.run_after_ms or 0, due_ms))
         if self.attempts is not None:
             allowed = max(job.attempts_allowed, self.attempts)

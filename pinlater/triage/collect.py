@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.periodic import PeriodicJobs
+from pinlater.client.store_time import NO_CANCELLATION_MS
 from pinlater.errors import ProtocolError, QueueNotFound
 from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import missing_shards
@@ -38,9 +39,6 @@ _WAITS_SECONDS = 1.0
 
 _TIMED_AGAIN_SECONDS = 0.1
 """A small call that took longer is timed again: the first one connects, and this machine may have stalled."""
-
-_NO_CANCELLATION_MS = 2**62
-"""Asked for jobs that were cancelled after this, a server only tells its time."""
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -126,7 +124,7 @@ class Collector:
     async def _now_ms(self) -> int:
         """Return the time by the store's clock, by which all times in the readings are; this machine's may be off."""
         try:
-            return (await self._client.cancelled_jobs(_NO_CANCELLATION_MS)).asked_ms
+            return (await self._client.cancelled_jobs(NO_CANCELLATION_MS)).asked_ms
         except ProtocolError:  # an earlier version
             return self._clock_ms()
 

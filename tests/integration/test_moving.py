@@ -86,6 +86,18 @@ def test_a_moved_job_that_is_due_waits_until_its_mover_is_sure(client):
     assert (found[b"later"].run_after_ms, found[b"later"].unique) == (later, "nightly")
 
 
+@pytest.mark.parametrize("seconds", [-3600, 3600])
+def test_the_clock_of_the_movers_machine_does_not_matter(client, monkeypatch, seconds):
+    names = client.enqueue_jobs(OLD, [NewJob(b"due")])
+    sure_ms, clock = time.time() * 1000, time.time
+    with monkeypatch.context() as wrong:
+        wrong.setattr("time.time", lambda: clock() + seconds)
+        client.move_these(Move(OLD, NEW, PENDING), names)
+    [job] = jobs_in(client, NEW, PENDING, future=True).values()
+    assert 9_000 < job.run_after_ms - sure_ms
+    assert job.run_after_ms - time.time() * 1000 <= 11_000
+
+
 def test_failed_jobs_stay_failed_or_are_tried_again(client, at_once):
     names = failed(client, [b"1", b"2", b"3"])
     client.move_these(Move(OLD, NEW, FAILED), names[:1])

@@ -1,0 +1,22 @@
+"""The time by the store's clock: that of this machine may be off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from typing import Any
+
+from pinlater.errors import ProtocolError
+from pinlater.protocol.operations import Call, Calls
+
+NO_CANCELLATION_MS = 2**62
+"""Asked for jobs that were cancelled after this, a server only tells its time."""
+
+
+def now_ms(calls: Calls) -> Generator[Call[Any], Any, int]:
+    """Yield a call and return the store's time in epoch milliseconds; an earlier server does not tell it."""
+    try:
+        told = yield calls.cancelled_jobs(NO_CANCELLATION_MS)
+    except ProtocolError:
+        return int(time.time() * 1000)
+    return int(told.asked_ms)
