@@ -11,6 +11,7 @@ from pinlater.client.client import Client
 from pinlater.client.kept_results import kept_name, with_results
 from pinlater.client.moved_jobs import LookupSizer, is_tied, with_unique_key
 from pinlater.client.same_store import have_one_store
+from pinlater.client.store_time import now_ms_at
 from pinlater.errors import PinLaterError
 from pinlater.model.attempts import Ack, Checkpoint
 from pinlater.model.jobs import JobInfo, missing_shards
@@ -184,7 +185,7 @@ class Migration:
     def _give_back(self, claims: Mapping[str, str | None]) -> None:
         """Let claimed jobs that stay at the source be due again later, no attempt spent."""
         if claims:
-            later_ms = int((time.time() + _LEFT_SECONDS) * 1000)
+            later_ms = now_ms_at(self.source) + int(_LEFT_SECONDS * 1000)
             given_back = [
                 Checkpoint(name, claim, move_to_pending=True, run_after_ms=later_ms) for name, claim in claims.items()
             ]

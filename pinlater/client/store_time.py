@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pinlater.errors import ProtocolError
 from pinlater.protocol.operations import Call, Calls
+
+if TYPE_CHECKING:
+    from pinlater.client.service_calls import ServiceCalls
 
 NO_CANCELLATION_MS = 2**62
 """Asked for jobs that were cancelled after this, a server only tells its time."""
@@ -20,3 +23,11 @@ def now_ms(calls: Calls) -> Generator[Call[Any], Any, int]:
     except ProtocolError:
         return int(time.time() * 1000)
     return int(told.asked_ms)
+
+
+def now_ms_at(client: ServiceCalls) -> int:
+    """Return the store's time as ``now_ms`` does."""
+    try:
+        return client.cancelled_jobs(NO_CANCELLATION_MS).asked_ms
+    except ProtocolError:
+        return int(time.time() * 1000)

@@ -153,6 +153,20 @@ def test_jobs_that_messages_are_for_or_that_others_wait_for_stay(servers, source
     assert source.read_messages(names[3], "call/0/part") == []
 
 
+@pytest.mark.parametrize("seconds", [-3600, 3600])
+def test_jobs_that_stay_are_due_again_soon_whatever_the_clock_of_this_machine_says(
+    source, target, monkeypatch, seconds
+):
+    [name] = source.enqueue_jobs("pins", [NewJob(b'{"$calls":{"part":{"count":1,"batch":1}}}')])
+    dequeues, sure_ms, clock = [source.dequeue_jobs] * 3, time.time() * 1000, time.time
+    with monkeypatch.context() as wrong:
+        wrong.setattr("time.time", lambda: clock() + seconds)
+        wrong.setattr(source, "dequeue_jobs", lambda *args, **options: dequeues.pop()(*args, **options))
+        assert Migration(source, target, "pins", "pins").move(0) == 0
+    [job] = source.lookup([name]).values()
+    assert 0 < job.run_after_ms - sure_ms <= 90_000
+
+
 def test_running_jobs_end_at_the_source(servers, source, target):
     source.enqueue_jobs("pins", [NewJob(b"x")])
     (held,) = source.dequeue_jobs("pins", 1, lease=3600)
