@@ -29,6 +29,7 @@ from pinlater.worker.keeper.service_client import ClaimKey, KeeperClient, Refusa
 from pinlater.worker.log_once import LogOnce
 from pinlater.worker.options import WorkerOptions
 from pinlater.worker.session.connector import Connector
+from pinlater.worker.session.fetcher import RELEASED_AGAIN_SECONDS
 
 _RENEWALS_PER_LEASE = 3
 _YOUNG_PER_LEASE = 6
@@ -69,6 +70,7 @@ class Keeper:
         self._unacked: set[ClaimKey] = set()
         self._last_done = time.monotonic()
         self._recoveries: dict[int, OrphanRecovery] = {}  # by entry of the exit queue
+        self._released_again: list[tuple[float, OrphanRecovery]] = []  # with the time of each
         self._log_once = LogOnce(log, "the server rejected a call of the keeper: %s")
 
     def work(self) -> None:
@@ -89,7 +91,7 @@ class Keeper:
 
     def _run_once(self) -> bool:
         """Run all tasks that are due; return whether all succeeded. An error of one does not stop the others."""
-        tasks: list[Callable[[], object]] = [self._renew_when_due]
+        tasks: list[Callable[[], object]] = [self._renew_when_due, self._release_again]
         for ended in self._exit_queue.pending():  # each may take long if a shard does not answer
             tasks += [partial(self._recover, ended), self._renew_when_due]
         tasks.append(self._release_waiting)
@@ -145,6 +147,26 @@ class Keeper:
             log.error("cannot recover the jobs of process %d: %s", ended.info.pid, error)  # noqa: TRY400
         del self._recoveries[ended.entry]
         self._exit_queue.remove(ended)
+        if recovery.has_unread:
+            now = time.monotonic()
+            self._released_again += [(now + seconds, recovery) for seconds in RELEASED_AGAIN_SECONDS]
+
+    def _release_again(self) -> None:
+        """Release the claims of unread replies of dead processes again, when it is time.
+
+        Raises:
+            CallError, ServiceError: a call failed; it is not repeated, since the next time will do.
+        """
+        now = time.monotonic()
+        due = [recovery for at, recovery in self._released_again if at <= now]
+        if not due:
+            return
+        self._released_again = [again for again in self._released_again if again[0] > now]
+        refusals = Refusals()
+        for recovery in due:
+            with refusals:
+                recovery.release_again()
+        refusals.raise_first()
 
     # Long jobs
 

@@ -51,6 +51,7 @@ class OrphanRecovery:
         # What is left to recover
         self._shards = sorted({shard_of(job.descriptor) for batch in snapshot.batches for job in batch.jobs})
         self._unread = list(map(snapshot.identity.source_of, snapshot.unread))
+        self._sources = tuple(self._unread)
         # What has been recovered
         self._failed: list[tuple[HeldJob, FailureReport]] = []
         self._interrupted: list[HeldJob] = []
@@ -117,6 +118,21 @@ class OrphanRecovery:
     def _release_unread(self, source: str) -> None:
         """Release the jobs claimed for a dequeue whose reply was not read."""
         self._returned += self._client.release_claims(self._snapshot.identity.queues, source)
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether the process had sent dequeues whose replies it has not read."""
+        return bool(self._sources)
+
+    def release_again(self) -> None:
+        """Release what was claimed for unread replies since they were released first.
+
+        Raises:
+            CallError, ServiceError: a call failed.
+        """
+        for source in self._sources:
+            for queue, jobs in self._client.release_claims(self._snapshot.identity.queues, source).items():
+                self._counters.count_event(queue, RETURNED, jobs)
 
     def _count(self) -> None:
         """Count how the runs have ended, and report the failed ones to the servers."""

@@ -30,9 +30,9 @@ _LONGEST_BACKOFF_SECONDS = 5.0
 _LONGEST_STORE_BACKOFF_SECONDS = 2.0
 """Longest backoff after an error of the store: it may recover at any time, and jobs must not wait long after that."""
 
-_RELEASED_AGAIN_SECONDS = (1.0, 5.0)
-"""The claims of a dequeue whose reply was lost are released again after these times: the store may still carry out what
-the server had sent before it died. By the last one, all such statements have been stopped."""
+RELEASED_AGAIN_SECONDS = (1.0, 5.0)
+"""The claims of a dequeue whose reply was lost are released again after these times: the server may still get the call,
+or the store carry out what a server had sent before it died. By the last one, all such statements have been stopped."""
 
 log = logging.getLogger(__name__)
 
@@ -259,7 +259,7 @@ class Fetcher:
             number = self._lost[0]
             self._release_claims(number)
             self._row.finish_dequeue(number)
-            for seconds in _RELEASED_AGAIN_SECONDS:
+            for seconds in RELEASED_AGAIN_SECONDS:
                 heapq.heappush(self._released_again, (time.monotonic() + seconds, number))
             self._lost.pop(0)
         while self._released_again and self._released_again[0][0] <= time.monotonic():

@@ -67,6 +67,16 @@ def test_jobs_of_a_dead_process_are_recovered(bench):
     assert began + 8.9 < bench.claim_table.retries_due_ms / 1000 < time.monotonic() + 9.1
 
 
+def test_jobs_claimed_for_a_dead_process_after_its_recovery_are_released_too(bench, monkeypatch):
+    """The server may get its last dequeue only now, or the store be slow to carry it out."""
+    monkeypatch.setattr("pinlater.worker.keeper.lease_renewer.RELEASED_AGAIN_SECONDS", (0.0, 3600.0))
+    bench.row.start_dequeue()
+    bench.die()
+    release = ("release", (("mail", "web"), "worker:me.1"))
+    assert [bench.turn()[:] for _ in range(3)] == [[release], [release], []]
+    assert bench.counters.counts([])["mail", ""].events["returned"] == 3 + 3
+
+
 def test_a_failure_of_a_dead_process_keeps_its_reason(bench):
     """The server may not have got it: what was just sent can be lost when the process dies."""
     area = bench.hold(HELD, RUNNING)
