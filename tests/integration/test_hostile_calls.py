@@ -19,7 +19,7 @@ def refusals(shared_server, call, count):
     found = []
 
     def one():
-        with shared_server.client() as client:
+        with shared_server.client(timeout_ms=120_000) as client:  # on a busy machine, it is long before its turn
             try:
                 call(client)
             except DeclaredError as error:

@@ -91,10 +91,10 @@ class Keeper:
 
     def _run_once(self) -> bool:
         """Run all tasks that are due; return whether all succeeded. An error of one does not stop the others."""
-        tasks: list[Callable[[], object]] = [self._renew_when_due, self._release_again]
+        tasks: list[Callable[[], object]] = [self._renew_when_due]
         for ended in self._exit_queue.pending():  # each may take long if a shard does not answer
             tasks += [partial(self._recover, ended), self._renew_when_due]
-        tasks.append(self._release_waiting)
+        tasks += [self._release_again, self._release_waiting]
         is_done = True
         for task in tasks:
             self._child.beat()

@@ -267,7 +267,8 @@ class Fetcher:
             heapq.heappop(self._released_again)
 
     def _release_claims(self, number: int) -> None:
-        """Release the claims of one dequeue."""
+        """Release the claims of one dequeue; acks go first, since that is a call for each queue."""
+        self._ack_buffer.flush()
         for queue in self._identity.queues:
             source = self._identity.source_of(number)
             try:

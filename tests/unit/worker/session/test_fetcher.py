@@ -166,6 +166,17 @@ def test_lost_dequeues_are_released_before_the_next(bench):
     assert bench.fetcher.dequeue(0.0)
 
 
+def test_acks_do_not_wait_until_lost_dequeues_are_released(bench):
+    """That is a call for each queue, and leases go on."""
+    bench.run(bench.fetch(*names(2)))
+    bench.fetcher.dequeue(0.0)
+    bench.pipeline.lose()
+    bench.pipeline.is_open = True
+    before = len(bench.pipeline.sent)
+    bench.fetcher.release_lost()
+    assert bench.pipeline.methods[before:] == ["ackDequeuedJobs", "releaseClaims"]
+
+
 def test_a_queue_that_is_gone_has_no_claims_to_be_released():
     """As with a new, empty store: the queue would never be created anew, and nothing run."""
     bench = Bench(queues=("mail", "web"))
