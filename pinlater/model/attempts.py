@@ -115,7 +115,8 @@ class Checkpoint(NamedTuple):
         move_to_pending: whether to give the job back, without spending an attempt.
         run_after_ms: epoch milliseconds before which it does not run (again).
         attempts: attempts allowed and remaining from now on.
-        status: text to prepend to the job's custom status.
+        status: text to prepend to the job's custom status. If the answer is lost and the call is repeated, it may be
+            there twice, unless the job is given back.
         waits_for: with ``move_to_pending``: the job is due as soon as one of these is fulfilled.
         keeps: messages that the job leaves for its later attempts; for servers that know ``checkpointAndKeep``.
         drops: names of messages that the job no longer needs.

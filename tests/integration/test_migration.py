@@ -159,9 +159,13 @@ def test_jobs_that_stay_are_due_again_soon_whatever_the_clock_of_this_machine_sa
 ):
     [name] = source.enqueue_jobs("pins", [NewJob(b'{"$calls":{"part":{"count":1,"batch":1}}}')])
     dequeues, sure_ms, clock = [source.dequeue_jobs] * 3, time.time() * 1000, time.time
+
+    def dequeue(*arguments, **options):
+        return dequeues.pop()(*arguments, **options)
+
     with monkeypatch.context() as wrong:
         wrong.setattr("time.time", lambda: clock() + seconds)
-        wrong.setattr(source, "dequeue_jobs", lambda *args, **options: dequeues.pop()(*args, **options))
+        wrong.setattr(source, "dequeue_jobs", dequeue)
         assert Migration(source, target, "pins", "pins").move(0) == 0
     [job] = source.lookup([name]).values()
     assert 0 < job.run_after_ms - sure_ms <= 90_000
