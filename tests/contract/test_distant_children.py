@@ -242,6 +242,17 @@ def test_those_with_keys_of_a_shard_that_is_drained_meanwhile_are_not_stored_aga
             assert backend.enqueue_jobs(OTHER, jobs, once=again(once)) == names
 
 
+def test_those_with_keys_that_come_while_a_shard_is_drained_are_not_stored_again_while_it_still_is(backend):
+    parent, _ = backend.started(b"parent")
+    for drained in "123":
+        with draining(backend, drained):
+            for number in range(8):
+                jobs = [child_of(parent, at, key=JobKey(f"key {number} {at}")) for at in range(3)]
+                once = new_key()
+                names = backend.enqueue_jobs(OTHER, jobs, once=once)
+                assert backend.enqueue_jobs(OTHER, jobs, once=again(once)) == names
+
+
 def test_the_rest_of_those_with_keys_is_stored_on_other_shards_once(backend, monkeypatch):
     """The first call has stored one part before a shard was away, which is then drained."""
     parent, _ = backend.started(b"parent")

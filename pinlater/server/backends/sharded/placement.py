@@ -282,13 +282,21 @@ async def _parts(registry: ShardRegistry, given: NewJobs[_J]) -> list[tuple[Shar
 
 
 async def _places_before(registry: ShardRegistry, given: NewJobs[_J]) -> Places | None:
-    """Return the places of repeated children with keys before some shards took no new jobs; None: not stored so."""
+    """Return the places of repeated children with keys before some shards took no new jobs; None: not stored so.
+
+    A part that would have the same place now does not tell.
+    """
     is_repeat = given.once is not None and given.once.is_repeat
     if not is_repeat or len(registry.enqueueable) == len(registry) or not given.have_parents or not any(given.keys()):
         return None
     groups = _places(registry, given, list(registry))
-    bound = {handle: given.part(sorted(places)) for handle, places in groups.items() if handle is not None}
-    return groups if await _stored_parts(bound) else None
+    now = _places(registry, given, registry.enqueueable) if registry.enqueueable else {}
+    telling = {
+        handle: given.part(sorted(places))
+        for handle, places in groups.items()
+        if handle is not None and sorted(places) != sorted(now.get(handle, ()))
+    }
+    return groups if await _stored_parts(telling) else None
 
 
 def _places(registry: ShardRegistry, given: NewJobs[_J], handles: Sequence[ShardHandle]) -> Places:
