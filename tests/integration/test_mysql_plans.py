@@ -62,10 +62,14 @@ INSERT INTO {db}.key_rates (queue_id, job_key, rate, next_us)
 SELECT 1, LPAD(seq, 16, ' '), '10/s', {now} - 500 + seq FROM {numbers} WHERE seq BETWEEN 1 AND 1000
 """
 
-FILL_MESSAGES = """
-INSERT INTO {db}.messages (job_id, name, number, message_id, kind, payload_bytes, payload)
-SELECT 2 * (1 + seq % 20), CONCAT('event ', seq DIV 20 % 2), seq DIV 40 + 1, CONCAT('m', seq), 0, 5, 'hello'
-FROM {numbers} WHERE seq BETWEEN 1 AND 5000
+CLAIMED = {"id": ROWS["due"] + ROWS["scheduled"] + 6}
+"""The first claimed job of the queue and priority that the statements are about."""
+
+FILL_MESSAGES = f"""
+INSERT INTO {{db}}.messages (job_id, name, number, message_id, kind, payload_bytes, payload)
+SELECT IF(seq % 20 = 19, {CLAIMED["id"]}, 2 * (1 + seq % 20)), CONCAT('event ', seq DIV 20 % 2), seq DIV 40 + 1,
+       CONCAT('m', seq), 0, 5, 'hello'
+FROM {{numbers}} WHERE seq BETWEEN 1 AND 5000
 """
 
 FILL_OUTGOING = """
@@ -221,10 +225,13 @@ COMMON = {
 }  # fmt: skip
 LATEST = {"run_after": ALL, "id": ALL, "end": -ALL}
 OLDEST = {"run_after": -ALL, "id": -ALL, "end": ALL}
+DROPPED = CLAIMED | {"name": b"event 0"}
 
 
 def begin_of(name):
-    """Return where a scan begins and ends."""
+    """Return where a scan begins and ends, and what messages are dropped."""
+    if name == "drop_messages":
+        return DROPPED
     return OLDEST if name.endswith("_oldest") else LATEST if name.startswith("scan_") else {}
 
 
@@ -566,7 +573,8 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("wake_if_arrived", {"name": b"event 0", "number": 1}, 4),
         ("delete_messages", {"ids": [2000]}, 12),
         ("delete_some_messages", {}, 25),
-        ("delete_children", {}, 12),
+        ("drop_messages", DROPPED, 25),
+        ("delete_children", {}, 25),
         ("children_to_cancel", {}, 60),
         ("outgoing_left", {}, 2),  # none is that old
         ("outgoing_left", {"before": NOW + 5000}, 12),
