@@ -7,6 +7,13 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 MADE := $(VENV)/made
 
+# Made again, too, if it is of another Python than is asked for.
+ifneq ($(PYTHON),)
+ifneq ($(shell $(VENV)/bin/python -V 2>/dev/null),$(shell $(PYTHON) -V))
+.PHONY: $(MADE)
+endif
+endif
+
 .PHONY: help venv demo test coverage lint format generate reference snapshot screenshots bench clean
 
 help: ## Say what can be made

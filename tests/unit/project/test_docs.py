@@ -2,6 +2,8 @@
 
 import importlib
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,26 @@ def test_every_make_target_explains_itself():
     makefile = (ROOT / "Makefile").read_text()
     explained = set(re.findall(r"^([a-z]+):.*## \w", makefile, re.MULTILINE))
     assert targets() == explained >= {"help", "venv", "demo", "test", "lint", "bench", "clean"}
+
+
+def test_an_environment_of_another_python_than_is_asked_for_is_made_again(tmp_path):
+    for name in ("Makefile", "pyproject.toml", ".ci/make-venv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    environment, asked = tmp_path / ".venv" / "bin" / "python", tmp_path / "python"
+    environment.parent.mkdir(parents=True)
+    for path, version in ((environment, "3.11.2"), (asked, "3.14.0")):
+        path.write_text(f"#!/bin/sh\necho Python {version}\n")
+        path.chmod(0o755)
+    (tmp_path / ".venv" / "made").touch()
+
+    def is_made(*options):
+        made = subprocess.run(["make", "-n", "venv", *options], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return ".ci/make-venv" in made.stdout
+
+    assert is_made(f"PYTHON={asked}")
+    assert not is_made(f"PYTHON={environment}")
+    assert not is_made("PYTHON=")
 
 
 def test_the_changelog_has_the_version():
