@@ -116,6 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         click.echo(f"pinlater: warning: {unread}", err=True)
     words = list(sys.argv[1:] if arguments is None else arguments)
     status = run(words or ["--help"])
+    _discard_unwritten()
     gc.freeze()  # spares the interpreter a collection over all imports at exit, a sixth of the time of a short command
     sys.exit(status)
 
@@ -133,7 +134,6 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as end:  # after --help and --version
         return end.exit_code
     except BrokenPipeError:  # the reader, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_BROKEN_PIPE
     except (click.Abort, KeyboardInterrupt) as end:
         click.echo(f"pinlater: interrupted{_notes(end)}", err=True)
@@ -153,6 +153,14 @@ def run(arguments: Sequence[str]) -> int:
         click.echo(f"pinlater: {what} jobs are left out", err=True)
         return status or EXIT_UNAVAILABLE
     return status if isinstance(status, int) else 0
+
+
+def _discard_unwritten() -> None:
+    """Discard output that cannot be written: the interpreter would try again, report that, and exit with 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _set_up_streams() -> None:

@@ -1,5 +1,6 @@
 """What a command has done is said although its output cannot be written."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,10 @@ from tests.unit.cli.answers import enqueued
 
 def run_into_full_disk(*words, data=b""):
     """Run the tool with a stdout that takes nothing, like a disk without room; return what it prints on stderr."""
+    command = [sys.executable, "-m", "pinlater.cli", *words]
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
     with Path("/dev/full").open("w", encoding="utf-8") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "pinlater.cli", *words], input=data, stdout=full, stderr=subprocess.PIPE, check=False
-        )
+        done = subprocess.run(command, input=data, stdout=full, stderr=subprocess.PIPE, env=buffered, check=False)
     assert done.returncode == 1
     return done.stderr.decode()
 
