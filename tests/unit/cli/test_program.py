@@ -97,18 +97,19 @@ def test_wrong_use_is_one_line_and_its_status(tool_run, words, status, text):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["scan", "q", "--status", "failed"], "Did you mean '--state'? See "),
-        (["scan", "q", "--countdown", "5"], "No such option '--countdown'. See "),
-        (["enqueue", "--queue", "q"], "'--queue'. Write it without one: pinlater enqueue QUEUE BODY. See "),
-        (["pause", "--queue", "q"], "'--queue'. Write it without one: pinlater pause QUEUES. See "),
-        (["limit", "q", "--rate"], "Option '--rate' requires an argument. See "),
-        (["count", "q", "--server"], "Option '--server' requires an argument. See "),
+        (["scan", "q", "--status", "failed"], "Did you mean --state? See "),
+        (["scan", "q", "--countdown", "5"], "--countdown. See "),
+        (["enqueue", "--queue", "q"], "--queue. Write it without one: pinlater enqueue QUEUE BODY. See "),
+        (["pause", "--queue", "q"], "--queue. Write it without one: pinlater pause QUEUES. See "),
+        (["limit", "q", "--rate"], "Option --rate requires an argument. See "),
+        (["count", "q", "--server"], "Option --server requires an argument. See "),
     ],
 )
 def test_an_option_that_is_wrong_says_what_to_write(tool_run, words, said):
     status, out, err = tool_run(*words)
     assert (status, out) == (2, "")
-    assert err.endswith(f"{said}pinlater {words[0]} --help.\n")
+    plain = err.replace("'", "")  # click quotes names of options from 8.4 on
+    assert plain.endswith(f"{said}pinlater {words[0]} --help.\n")
 
 
 def test_a_number_that_no_call_can_carry_is_2(tool_run, server):
