@@ -1,13 +1,17 @@
 import pytest
 
-from pinlater.dashboard import app
+from pinlater.dashboard import app, count_cache
+from pinlater.dashboard.pages import failing, periodic
 from tests.unit.dashboard.app import LOCKED, dashboard
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
-    """Do not take a machine that is busy with other tests for a server that is away."""
+    """Do not take a machine that is busy with other tests for a server that is away, nor leave out what takes long."""
     monkeypatch.setattr(app, "_CALL_SECONDS", 30.0)
+    monkeypatch.setattr(count_cache, "_LONG_PATIENCE_SECONDS", 30.0)
+    for page in (failing, periodic):
+        monkeypatch.setattr(page, "_PATIENCE_SECONDS", 30.0)
 
 
 @pytest.fixture

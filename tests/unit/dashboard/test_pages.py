@@ -25,7 +25,7 @@ def test_a_server_without_queues_says_what_to_do(local_server):
         assert "No workers<" in browser.get("/workers").text
         assert browser.get("/server").status_code == 200
         assert browser.get("/find?q=anything").status_code == 200
-        assert len(browser.get("/charts").json()["times"]) <= 1
+        assert browser.get("/charts").status_code == 200
 
 
 def test_the_overview_counts_each_state(browser, client):

@@ -35,8 +35,8 @@ def test_failing_and_late_ones_are_first(browser, client):
     text = browser.get("/periodic").text
     fails, late, fine, new, old = rows(text)
     assert fails.startswith("Fails in pins ValueError: no rate for EUR every minute every 60.0 in ")
-    assert re.search(r"failed (49|50) s ago 4 failed in a row , took 200 ms, 9 runs Run now Pause$", fails)
-    assert re.search(r"late 5 min .*discarded (49|50) s ago took 20 ms, 2 runs Pause$", late)
+    assert re.search(r"failed (49|5.) s ago 4 failed in a row , took 200 ms, 9 runs Run now Pause$", fails)
+    assert re.search(r"late 5 min .*discarded (49|5.) s ago took 20 ms, 2 runs Pause$", late)
     assert "at 03:00 from Monday to Friday, Europe/Berlin cron 0 3 * * 1-5 Europe/Berlin" in fine
     assert re.search(r"succeeded (48|49) s ago took 1.5 s, 7 runs", fine)
     assert "no run yet" in new
