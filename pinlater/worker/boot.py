@@ -14,6 +14,7 @@ from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
 from pinlater.jobs.body_codec import JobCodec
 from pinlater.jobs.loader import load_job_classes, load_middleware, make_codec, refuse_blocking, unnamed_queues
 from pinlater.logs import report_startup_error
+from pinlater.worker.endpoint import parse_address
 from pinlater.worker.hooks import Hooks
 from pinlater.worker.keeper.leftovers import mark_environment
 from pinlater.worker.options import LIMIT_NAMES, WorkerOptions
@@ -85,6 +86,8 @@ def check_jobs(options: WorkerOptions) -> str:
     codecs = [_load_jobs(options, pool) for pool in options.pools]
     Hooks(options)
     load_middleware(options.middleware)
+    if options.health:
+        parse_address(options.health)
     _warn_of_unnamed_queues(options, codecs[0])
     pools = "; ".join(pool.describe(codecs[0].queues) for pool in options.pools)
     return f"the jobs are valid: {', '.join(codecs[0].names)}; {pools}"

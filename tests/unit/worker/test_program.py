@@ -216,6 +216,7 @@ def test_a_check_warns_of_a_queue_that_no_class_has(checked, caplog):
         (FINE, ("--concurrency", "5"), "a blocking run would stop: Pay"),
         (FINE, ("--on-start", "wk_checked:open_pool"), "wk_checked has no open_pool"),
         (FINE, ("--middleware", "wk_checked:traced"), "wk_checked has no traced"),
+        (FINE, ("--health", "0.0.0.0"), "--health 0.0.0.0: write HOST:PORT"),
     ],
 )
 def test_a_check_that_fails_says_why(checked, text, arguments, said):
