@@ -9,6 +9,7 @@ import click
 
 from pinlater.cli.filters import last_error
 from pinlater.cli.output import moment, visible
+from pinlater.client.waits import waits_text
 
 if TYPE_CHECKING:
     from pinlater.model.jobs import JobInfo
@@ -44,5 +45,5 @@ def _length(failed: FailedAttempt) -> list[str]:
 
 
 def status_line(info: JobInfo) -> str:
-    """Return the last error of a job, or else its status, as one line."""
-    return visible(last_error(info))
+    """Return what a job waits for, or else its last error or its status, as one line."""
+    return visible(f"waits for {waits_text(info.waits_for)}" if info.waits_for else last_error(info))

@@ -182,6 +182,13 @@ def test_scan_names_class_and_arguments(tool_run, server):
     assert [call for call in server.calls if call.method == "lookupJobs"] == looked_up, "JSON is as it was"
 
 
+def test_scan_says_what_a_job_waits_for(tool_run, server):
+    waiting = info("q:s1:p1:1")
+    waiting.waitsFor = [PinLaterMessageWait("event/approval", 1)]
+    server.answer = scanned(lambda _: messages.PinLaterScanJobsResponse([waiting], messages.CONTINUATION_END))
+    assert "waits for event approval" in tool_run("scan", "q", "--future")[1]
+
+
 def test_a_scan_that_finds_nothing_says_where_jobs_may_be(tool_run, server):
     server.answer = scanned(lambda _: messages.PinLaterScanJobsResponse([], messages.CONTINUATION_END))
     elsewhere = "; for those that are due later, add --future; for those that run or have ended, --state"
