@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -104,9 +103,9 @@ def outbox_relay(
 
 
 def _set_up_logs(log_format: str) -> None:
-    from pinlater.logs import JsonFormatter, configure_logging
+    from pinlater.logs import JsonFormatter, UtcFormatter, configure_logging
 
-    configure_logging("INFO", JsonFormatter() if log_format == "json" else logging.Formatter(_LINE))
+    configure_logging("INFO", JsonFormatter() if log_format == "json" else UtcFormatter(_LINE))
 
 
 @command(

@@ -1,12 +1,14 @@
 """``pinlater outbox-table``, ``outbox-relay`` and ``outbox``."""
 
 import json
+import logging
 import sqlite3
 from contextlib import closing
 
 import pytest
 
 from pinlater import Job
+from pinlater.cli.outbox import _set_up_logs
 from pinlater.outbox import Outbox
 from pinlater.protocol.messages import PinLaterEnqueueResponse
 
@@ -43,6 +45,14 @@ def test_a_relay_delivers_and_ends_with_burst(tool_run, server, url, monkeypatch
     assert tool_run("outbox-relay", url, "--table", "jobs", "--burst")[:2] == (0, "1 job delivered\n")
     assert "delivers the jobs of jobs" in caplog.text
     assert tool_run("outbox-relay", url, "--table", "jobs", "--burst", "--json")[1] == '{"delivered": 0}\n'
+
+
+def test_a_relay_logs_times_in_utc_as_other_programs_do(monkeypatch):
+    formatters = []
+    monkeypatch.setattr("pinlater.logs.configure_logging", lambda level, formatter: formatters.append(formatter))
+    _set_up_logs("plain")
+    record = logging.makeLogRecord({"msg": "hello", "created": 1790000000.25})
+    assert formatters[0].format(record).startswith("2026-09-21T14:13:20.250Z ")
 
 
 def test_what_waits_is_shown(tool_run, url, tmp_path):
