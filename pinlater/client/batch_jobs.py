@@ -7,7 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from pinlater.client.batches import split_by_bytes
-from pinlater.client.jobs import JobEncoder
+from pinlater.client.jobs import JobEncoder, queue_of
 from pinlater.jobs.batch import MESSAGE_NAME, Batch, NextJob
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job, RawJob
@@ -27,7 +27,8 @@ def batch_job(size: int, then: Job | None, on_failure: Job | None) -> Batch:
     """Return the job that waits for the jobs of a batch.
 
     Raises:
-        BodyInvalid: a field of ``then`` or ``on_failure`` cannot be written as JSON.
+        TypeError: ``then`` or ``on_failure`` is not a job.
+        BodyInvalid: a field of one of them cannot be written as JSON.
     """
     return Batch(size=size, then=_next_job(then), on_failure=_next_job(on_failure), is_told=True)
 
@@ -35,10 +36,10 @@ def batch_job(size: int, then: Job | None, on_failure: Job | None) -> Batch:
 def _next_job(job: Job | None) -> NextJob | None:
     if job is None:
         return None
-    options, key = job.job_options, key_of_class(job)
+    queue, options, key = queue_of(job, None), job.job_options, key_of_class(job)
     text, limit, is_ordered, rate = (None, None, False, None) if key is None else key
     return NextJob(
-        options.queue,
+        queue,
         encode_body(job),
         options.priority,
         options.attempts,
@@ -53,6 +54,7 @@ def queue_of_batch(queue: str | None, following: Iterable[Job | None], jobs: Seq
     """Return the queue of the job that waits for the others; raw jobs do not count: their workers may read no other.
 
     Raises:
+        TypeError: the first of the jobs is not a job.
         ValueError: there is no such queue.
     """
     if queue is not None:
@@ -60,7 +62,7 @@ def queue_of_batch(queue: str | None, following: Iterable[Job | None], jobs: Seq
     given = [job for job in chain(following, jobs) if job is not None]
     for job in given:
         if not isinstance(job, RawJob):
-            return job.job_options.queue
+            return queue_of(job, None)
     if not given:
         raise ValueError("a batch without jobs, and with neither then nor on_failure, would do nothing")
     raise ValueError("a batch of raw jobs needs a queue whose workers have job classes: batch(jobs, batch_queue=…)")

@@ -54,11 +54,17 @@ class Patience:
 
     Args:
         timeout: seconds to wait; None: forever.
+
+    Raises:
+        TypeError: the timeout is not a number.
     """
 
     def __init__(self, timeout: float | None) -> None:
         self._started = time.monotonic()
-        self._deadline = None if timeout is None else self._started + timeout
+        try:
+            self._deadline = None if timeout is None else self._started + timeout
+        except TypeError:
+            raise TypeError(f"timeout={timeout!r} has to be a number of seconds") from None
         self._has_warned = False
 
     def parked_seconds(self) -> float:

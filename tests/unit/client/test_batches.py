@@ -108,6 +108,18 @@ def test_a_size_of_calls_that_cannot_be_is_refused_before_anything_is_enqueued(l
         assert client.queue_names() == set()
 
 
+@pytest.mark.parametrize("queue", [None, "photos"])
+def test_what_follows_a_batch_is_one_job(client, queue):
+    with pytest.raises(TypeError, match=r"\[\] is no job, but of type list"):
+        client.batch([], then=[], batch_queue=queue)
+
+
+@pytest.mark.parametrize("wait", ["wait", "result"])
+def test_a_time_to_wait_is_a_number(client, wait):
+    with pytest.raises(TypeError, match="timeout='5s' has to be a number of seconds"):
+        getattr(client.batch([Ring(body=b"ding")], batch_queue="photos"), wait)(timeout="5s")
+
+
 def test_a_batch_of_nothing_is_refused(client):
     with pytest.raises(ValueError, match="a batch without jobs, and with neither then nor on_failure"):
         client.batch([])
