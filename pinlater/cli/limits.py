@@ -117,6 +117,8 @@ def limit(
         raise click.UsageError("Missing argument 'QUEUE': name the queue to limit.")
     if is_change:
         _change(session, [str(queue)], "limited", jobs_per_second=rate, max_running=running, shards=shards)
+        if 0 in (rate, running):
+            click.echo(f"pinlater: 0 is no limit; to hand out no more jobs: pinlater pause {queue}", err=True)
         return
     with session.client() as client:
         settings = client.queue_settings()

@@ -157,6 +157,14 @@ def test_a_rate_may_be_written_like_that_of_a_key(tool_run, server, rate, per_se
     assert request(server).maxJobsPerSecond == per_second
 
 
+@pytest.mark.parametrize("option", ["--rate", "--running"])
+def test_a_limit_of_0_is_said_to_stop_nothing(tool_run, server, option):
+    server.answer = settings_of(email=PinLaterQueueSettings())
+    note = "pinlater: 0 is no limit; to hand out no more jobs: pinlater pause email\n"
+    assert tool_run("limit", "email", option, "0")[2] == note
+    assert tool_run("limit", "email", option, "1")[2] == ""
+
+
 @pytest.mark.parametrize("rate", ["10/x", "0.5/s", "/m", "-1/s"])
 def test_what_is_no_rate_is_refused_in_words(tool_run, server, rate):
     status, _, err = tool_run("limit", "email", "--rate", rate)
