@@ -11,6 +11,7 @@ from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import print_fields, print_json, some_jobs
 from pinlater.durations import DURATION, Duration
+from pinlater.errors import DequeueRateLimited
 from pinlater.jobs.options import QUEUE_NAME
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def migrate_queue(
         )
     if migration.left:
         click.echo(
-            f"{some_jobs(len(migration.left))} stay at the source, since they have called other jobs or waited for "
+            f"{some_jobs(len(migration.left))} stayed at the source, since they have called other jobs or waited for "
             "events, or another job waits for them; let workers run them there",
             err=True,
         )
@@ -83,7 +84,14 @@ def _migrate(migration: Migration, expected: int, *, copy: bool, patience_second
         if copy:
             migration.copy()
             return 0
-        return migration.move(patience_seconds)
+        try:
+            return migration.move(patience_seconds)
+        except DequeueRateLimited as error:
+            raise click.ClickException(
+                f"{some_jobs(migration.moved.total)} moved; the others have to be claimed at the source, but {error}: "
+                f"lift that (pinlater limit {migration.queue} --rate 0, or pinlater resume {migration.queue}), and "
+                "repeat the command"
+            ) from error
 
 
 def _print(session: Session, migration: Migration, verb: str) -> None:

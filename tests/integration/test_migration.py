@@ -144,7 +144,7 @@ def test_jobs_that_messages_are_for_or_that_others_wait_for_stay(servers, source
     source.checkpoint("pins", [Checkpoint(job.descriptor, job.claim, None, True) for job in others])
     names += source.enqueue_jobs("pins", [NewJob(b"child", parent=Parent(names[3], "call/0/part", 0))])
     done = subprocess.run(**command(servers, *options, "--patience", "0"), capture_output=True, timeout=60, check=False)
-    assert (done.returncode, "5 jobs stay at the source" in done.stderr) == (1, True)
+    assert (done.returncode, "5 jobs stayed at the source" in done.stderr) == (1, True)
     assert [job.body for job in target.dequeue_jobs("pins", 9)] == [b"parent"]
     left = source.lookup(names)
     moved = [] if options else [names[3]]
@@ -169,6 +169,21 @@ def test_jobs_that_stay_are_due_again_soon_whatever_the_clock_of_this_machine_sa
         assert Migration(source, target, "pins", "pins").move(0) == 0
     [job] = source.lookup([name]).values()
     assert 0 < job.run_after_ms - sure_ms <= 90_000
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"), [({"paused": True}, "is paused"), ({"jobs_per_second": 1}, "has reached its rate limit")]
+)
+def test_a_queue_that_hands_out_nothing_is_moved_in_part_and_that_is_said(servers, source, setting, reason):
+    later = int(time.time() * 1000) + 3_600_000
+    source.enqueue_jobs("pins", [NewJob(b"later", run_after_ms=later), *[NewJob(b"due")] * 20])
+    source.change_queue("pins", **setting)
+    done = subprocess.run(**command(servers), capture_output=True, timeout=60, check=False)
+    moved = 21 - sum(counts(source)[:2])
+    assert (done.returncode, moved >= 1) == (1, True)
+    assert f"{moved} job" in done.stderr
+    assert reason in done.stderr
+    assert "lift that (pinlater limit pins --rate 0, or pinlater resume pins)" in done.stderr
 
 
 def test_running_jobs_end_at_the_source(servers, source, target):
