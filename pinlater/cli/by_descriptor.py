@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinlater.cli.command import Session, command
+from pinlater.cli.command import DESCRIPTOR, Session, command
 from pinlater.cli.done_notes import noting_done
 from pinlater.cli.output import print_json, some_jobs, state_text, visible
 from pinlater.cli.retry import ATTEMPTS_OF_RETRY
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     pinlater cancel email:s1:p1:42 email:s1:p1:43 --reason "wrong list" --json
     """,
 )
-@click.argument("descriptors", nargs=-1, required=True)
+@click.argument("descriptors", nargs=-1, required=True, type=DESCRIPTOR)
 @click.option("--reason", default="", help="Text for the status of the jobs.")
 def cancel(session: Session, /, *, descriptors: tuple[str, ...], reason: str) -> int:
     """Cancel jobs and their children, by descriptor.
@@ -49,7 +49,7 @@ def cancel(session: Session, /, *, descriptors: tuple[str, ...], reason: str) ->
     pinlater run-now email:s1:p1:42
     """,
 )
-@click.argument("descriptors", nargs=-1, required=True)
+@click.argument("descriptors", nargs=-1, required=True, type=DESCRIPTOR)
 def run_now(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
     """Make scheduled jobs due now, by descriptor.
 
@@ -70,7 +70,7 @@ def run_now(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
     pinlater retry email:s1:p1:42 email:s1:p1:43 --attempts 3
     """,
 )
-@click.argument("descriptors", nargs=-1, required=True)
+@click.argument("descriptors", nargs=-1, required=True, type=DESCRIPTOR)
 @ATTEMPTS_OF_RETRY
 def retry(session: Session, /, *, descriptors: tuple[str, ...], attempts: int) -> int:
     """Retry failed jobs, by descriptor: make them pending again.
@@ -93,7 +93,7 @@ def retry(session: Session, /, *, descriptors: tuple[str, ...], attempts: int) -
     pinlater send orders:s1:p1:42 paid --id invoice-7781
     """,
 )
-@click.argument("descriptor")
+@click.argument("descriptor", type=DESCRIPTOR)
 @click.argument("event")
 @click.argument("value", default="null")
 @click.option("--id", "event_id", help="Of two events with the same name and id, only the first is kept.")
@@ -136,7 +136,7 @@ def _json(text: str) -> Any:
     pinlater result resize:s1:p1:42 --wait 30s
     """,
 )
-@click.argument("descriptor")
+@click.argument("descriptor", type=DESCRIPTOR)
 @click.option(
     "--wait",
     type=parse_duration,
@@ -173,15 +173,14 @@ def _change_each(
 
     Args:
         session: the tool's session.
-        descriptors: the jobs; if one is malformed, none is changed.
+        descriptors: the jobs.
         change: changes a job, and returns whether it did.
         past: what was done to a job.
         pending: what to say of a PENDING job that was skipped.
     """
     with session.client() as client, noting_done(past) as changed:
-        names = [client.handle(descriptor).descriptor for descriptor in dict.fromkeys(descriptors)]
         left: list[str] = []
-        for name in names:
+        for name in dict.fromkeys(descriptors):
             (changed if change(client, name) else left).append(name)
         for descriptor, reason in _reasons(client, left, pending).items():
             click.echo(f"pinlater: {visible(descriptor)} {reason}", err=True)

@@ -14,6 +14,8 @@ import click
 
 from pinlater.cli.suggestions import COMMANDS_ELSEWHERE
 from pinlater.durations import DURATION, Duration
+from pinlater.errors import UnknownError
+from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
@@ -266,3 +268,23 @@ _OTHER_STATES = {
 """States that tables show, but that are parts of others."""
 STATES = "[pending|in-progress|succeeded|failed]"
 PRIORITY = click.IntRange(1, 127)
+
+
+class _Descriptor(click.ParamType):
+    """The descriptor of a job; people also give the name of a queue."""
+
+    name = "descriptor"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return str(JobDescriptor.parse(value))
+        except UnknownError:
+            self.fail(
+                f"{value[:200]!r} is no descriptor of a job, such as email:s1:p1:42. For the jobs of a queue: pinlater "
+                "scan, cancel-jobs and retry-failed.",
+                param,
+                ctx,
+            )
+
+
+DESCRIPTOR = _Descriptor()

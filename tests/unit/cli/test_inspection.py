@@ -198,6 +198,13 @@ def test_a_scan_that_finds_nothing_says_where_jobs_may_be(tool_run, server):
     assert tool_run("scan", "email", "--json") == (0, "", "")
 
 
+@pytest.mark.parametrize("command", [["cancel"], ["run-now"], ["retry"], ["result"], ["send", "approval"]])
+def test_the_name_of_a_queue_is_no_descriptor(tool_run, server, command):
+    status, _, err = tool_run(command[0], "email", *command[1:])
+    assert (status, server.calls) == (2, [])
+    assert "'email' is no descriptor of a job, such as email:s1:p1:42" in err
+
+
 def test_an_event_that_a_job_does_not_wait_for_is_kept_with_a_note(tool_run, server):
     waiting = info("q:s1:p1:1")
     waiting.waitsFor = [PinLaterMessageWait("event/approval", 1)]
