@@ -21,6 +21,12 @@ from pinlater.model.messages import MessageKind, ReceivedMessage
 _J = TypeVar("_J", bound=Job)
 
 
+def _list(given: Sequence[Any]) -> Sequence[Any]:
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        return given
+    raise TypeError(f"{given!r:.80} has to be a list, in the order of arrival; for a single one: [{given!r:.80}]")
+
+
 class FakeLink:
     """A ``MessageLink`` without a server.
 
@@ -31,6 +37,9 @@ class FakeLink:
 
     Attributes:
         called: name of a call -> the jobs that were called.
+
+    Raises:
+        TypeError: what is given for a name is no list.
     """
 
     def __init__(
@@ -38,8 +47,8 @@ class FakeLink:
     ) -> None:
         self.called: dict[str, list[Job]] = {}
         self._messages = {
-            **{_call_name(name): [_end(at, end) for at, end in enumerate(ends)] for name, ends in results.items()},
-            **{event_name(name): [_event(at, value) for at, value in enumerate(sent)] for name, sent in events.items()},
+            **{_call_name(name): list(map(_end, count(), _list(ends))) for name, ends in results.items()},
+            **{event_name(name): list(map(_event, count(), _list(sent))) for name, sent in events.items()},
         }
         self._timed_out = {found for name in timed_out for found in (_call_name(name), event_name(name))}
         self._numbers = count(2)
