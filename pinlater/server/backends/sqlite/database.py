@@ -33,6 +33,10 @@ BUSY_TIMEOUT_MS = 30_000
 _LOCK_PATIENCE_SECONDS = 5.0
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE})
 _SQLITE_DISK_ERRORS = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY})
+_ADVICE = {
+    sqlite3.SQLITE_CORRUPT: "remove it with the -wal and -shm files, which would damage a backup, and restore one, or ",
+    sqlite3.SQLITE_NOTADB: "if it was a store, restore a backup instead of it and of its -wal and -shm files, or ",
+}
 _NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"}
 )
@@ -160,11 +164,8 @@ def opening(path: Path) -> Iterator[None]:
                 f"the store {path} cannot be used at present: {error}; its disk may be full or "
                 "broken, nothing was changed"
             ) from error
-        advice = ""
-        if code == sqlite3.SQLITE_CORRUPT:
-            advice = "remove it with the -wal and -shm files, which would damage a backup, and restore one, or "
         raise ConfigError(
-            f"the store {path} cannot be used: {error}; {advice}choose another place with --data-dir"
+            f"the store {path} cannot be used: {error}; {_ADVICE.get(code, '')}choose another place with --data-dir"
         ) from error
 
 
