@@ -46,10 +46,9 @@ def listen(host: str, port: int, *, key: str, option: str) -> socket.socket:
                     f"{host}:{port} cannot be opened: {error.strerror}; "
                     "does this machine have the address, and is its network up?"
                 ) from error
-            reason = "is in use by another program" if error.errno == errno.EADDRINUSE else f"cannot be opened: {error}"
-            raise ConfigError(
-                f"{host}:{port} {reason}; stop that program or choose another port with {option} or {key}"
-            ) from error
+            in_use = "is in use by another program; stop that program or"
+            reason = in_use if error.errno == errno.EADDRINUSE else f"cannot be opened: {error.strerror};"
+            raise ConfigError(f"{host}:{port} {reason} choose another port with {option} or {key}") from error
 
 
 def listen_locally(path: Path, *, key: str) -> socket.socket:

@@ -65,6 +65,7 @@ def test_a_port_or_a_name_that_cannot_be_is_a_wrong_setting():
     with pytest.raises(ConfigError, match="cannot be opened") as caught:
         listen("no such host", 0, key="PORT", option="--port")
     assert caught.value.exit_status == EXIT_CONFIG
+    assert "stop that program" not in str(caught.value)
 
 
 def test_a_certificate_that_cannot_be_read_is_named():
