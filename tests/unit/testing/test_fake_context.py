@@ -113,7 +113,7 @@ def test_a_job_that_begins_to_wait_says_how_a_test_lets_it_go_on(wait):
     assert "in a test: FakeContext(results={'CALL': […]}, events={'EVENT': […]})" in caught.value.__notes__[0]
 
 
-@pytest.mark.parametrize("given", [{"events": {"paid": "42"}}, {"results": {"Count": 42}}, {"results": {"Count": b"4"}}])
+@pytest.mark.parametrize("given", [{"events": {"paid": "42"}}, {"results": {"Count": 42}}, {"results": {"Go": b"4"}}])
 def test_what_has_come_is_a_list_even_of_one(given):
     with pytest.raises(TypeError, match=r"has to be a list, in the order of arrival; for a single one: \[b?'?42?'?\]"):
         FakeContext(**given)
