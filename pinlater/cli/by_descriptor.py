@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinlater.cli.command import DESCRIPTOR, Session, command
+from pinlater.cli.command import Session, check_descriptors, command
 from pinlater.cli.done_notes import noting_done
 from pinlater.cli.output import print_json, some_jobs, state_text, visible
 from pinlater.cli.retry import ATTEMPTS_OF_RETRY
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     pinlater cancel email:s1:p1:42 email:s1:p1:43 --reason "wrong list" --json
     """,
 )
-@click.argument("descriptors", nargs=-1, required=True, type=DESCRIPTOR)
+@click.argument("descriptors", nargs=-1, required=True, callback=check_descriptors)
 @click.option("--reason", default="", help="Text for the status of the jobs.")
 def cancel(session: Session, /, *, descriptors: tuple[str, ...], reason: str) -> int:
     """Cancel jobs and their children, by descriptor.
@@ -49,7 +49,7 @@ def cancel(session: Session, /, *, descriptors: tuple[str, ...], reason: str) ->
     pinlater run-now email:s1:p1:42
     """,
 )
-@click.argument("descriptors", nargs=-1, required=True, type=DESCRIPTOR)
+@click.argument("descriptors", nargs=-1, required=True, callback=check_descriptors)
 def run_now(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
     """Make scheduled jobs due now, by descriptor.
 
@@ -70,7 +70,7 @@ def run_now(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
     pinlater retry email:s1:p1:42 email:s1:p1:43 --attempts 3
     """,
 )
-@click.argument("descriptors", nargs=-1, required=True, type=DESCRIPTOR)
+@click.argument("descriptors", nargs=-1, required=True, callback=check_descriptors)
 @ATTEMPTS_OF_RETRY
 def retry(session: Session, /, *, descriptors: tuple[str, ...], attempts: int) -> int:
     """Retry failed jobs, by descriptor: make them pending again.
@@ -93,7 +93,7 @@ def retry(session: Session, /, *, descriptors: tuple[str, ...], attempts: int) -
     pinlater send orders:s1:p1:42 paid --id invoice-7781
     """,
 )
-@click.argument("descriptor", type=DESCRIPTOR)
+@click.argument("descriptor", callback=check_descriptors)
 @click.argument("event")
 @click.argument("value", default="null")
 @click.option("--id", "event_id", help="Of two events with the same name and id, only the first is kept.")
@@ -136,7 +136,7 @@ def _json(text: str) -> Any:
     pinlater result resize:s1:p1:42 --wait 30s
     """,
 )
-@click.argument("descriptor", type=DESCRIPTOR)
+@click.argument("descriptor", callback=check_descriptors)
 @click.option(
     "--wait",
     type=parse_duration,

@@ -270,21 +270,18 @@ STATES = "[pending|in-progress|succeeded|failed]"
 PRIORITY = click.IntRange(1, 127)
 
 
-class _Descriptor(click.ParamType):
-    """The descriptor of a job; people also give the name of a queue."""
+def check_descriptors(_context: click.Context, _argument: click.Parameter, given: str | tuple[str, ...]) -> Any:
+    """Return the descriptors that are an argument; people also give the name of a queue.
 
-    name = "descriptor"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            return str(JobDescriptor.parse(value))
-        except UnknownError:
-            self.fail(
-                f"{value[:200]!r} is no descriptor of a job, such as email:s1:p1:42. For the jobs of a queue: pinlater "
-                "scan, cancel-jobs and retry-failed.",
-                param,
-                ctx,
-            )
-
-
-DESCRIPTOR = _Descriptor()
+    Raises:
+        click.BadParameter: one is no descriptor.
+    """
+    if not isinstance(given, str):
+        return tuple(check_descriptors(_context, _argument, each) for each in given)
+    try:
+        return str(JobDescriptor.parse(given))
+    except UnknownError:
+        raise click.BadParameter(
+            f"{given[:200]!r} is no descriptor of a job, such as email:s1:p1:42. For the jobs of a queue: pinlater "
+            "scan, cancel-jobs and retry-failed."
+        ) from None
