@@ -68,7 +68,7 @@ def test_jobs_are_cancelled(tool):
     status, out, err = tool("cancel", "stops:s1:p1:99999999", "--json")
     assert (status, json.loads(out)) == (1, {"cancelled": [], "left": ["stops:s1:p1:99999999"]})
     assert err == "pinlater: stops:s1:p1:99999999 does not exist\n"
-    assert tool("cancel", "stops")[0] == 1, "this is no descriptor"
+    assert tool("cancel", "stops")[0] == 2, "this is no descriptor"
     for _ in range(3):
         tool("enqueue", "stops", "x")
     assert (
@@ -117,7 +117,7 @@ def test_failed_jobs_are_retried_by_descriptor(tool):
     claimed = json.loads(tool("dequeue", "again", "--json")[1])
     assert tool("ack", "again", failed, "--claim", claimed["claim"], "--failed")[0] == 0
     waiting = tool("enqueue", "again", "y", "--delay", "600")[1].strip()
-    assert tool("retry", failed, "again") == (1, "", tool("retry", "again")[2]), "a malformed one: nothing is changed"
+    assert tool("retry", failed, "again") == (2, "", tool("retry", "again")[2]), "a malformed one: nothing is changed"
     assert tool("retry", failed, "--attempts", "3") == (0, "1 job retried\n", "")
     assert "attempts left  3\n" in tool("lookup", failed)[1]
     assert tool("retry", failed, waiting) == (
