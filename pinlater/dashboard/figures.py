@@ -112,6 +112,7 @@ CALLS_SHED = "pinlater_calls_shed_total"
 STORE_BYTES = "pinlater_store_bytes"
 FREE_BYTES = "pinlater_store_free_bytes"
 WARNING_THRESHOLD = "pinlater_warning_threshold"
+CERTIFICATE_ENDS = "pinlater_tls_certificate_expiry_timestamp_seconds"
 STATE_GAUGES = {
     "pending": "pinlater_queue_backlog_jobs",
     "retrying": "pinlater_queue_retrying_jobs",
@@ -129,6 +130,7 @@ NAMES = (
     *(COMMIT_REQUESTS, COMMIT_SECONDS, PARKED, CONNECTIONS, STORE_WAITING),
     *(SHARD_SECONDS, SHARD_FAILURES, OLDEST_SECONDS, WAITING_FOR_KEY, DUE_RETRYING),
     *(STORE_SECONDS, FAILED_COMMITS, CALLS_SHED, STORE_BYTES, FREE_BYTES, WARNING_THRESHOLD),
+    CERTIFICATE_ENDS,
     *STATE_GAUGES.values(),
 )
 """All metrics that the dashboard reads."""

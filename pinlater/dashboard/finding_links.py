@@ -16,7 +16,10 @@ class FindingLink(NamedTuple):
     label: str
 
 
-STORE_KINDS = {Kind.SERVER_AWAY, Kind.SERVER_NOT_READY, Kind.SHARD_AWAY, Kind.STORE_FULL, Kind.STORE_SLOW}
+STORE_KINDS = {
+    *(Kind.SERVER_AWAY, Kind.SERVER_NOT_READY, Kind.SHARD_AWAY),
+    *(Kind.STORE_FULL, Kind.STORE_SLOW, Kind.CERTIFICATE_ENDS),
+}
 """Findings about the server and its store, which the Server page shows, too."""
 
 _FAILURES = {Kind.POISON, Kind.FAILING, Kind.GIVEN_UP}
@@ -36,7 +39,7 @@ def link_of(finding: Finding, *, can_search: bool = True) -> FindingLink:
     if kind is Kind.STORE_FULL:
         return FindingLink("/server?space=1#space", "What takes the space")
     if kind in STORE_KINDS:
-        return FindingLink("/server", "Store")
+        return FindingLink("/server", "Server" if kind is Kind.CERTIFICATE_ENDS else "Store")
     if kind in _PERIODIC:
         return FindingLink(address("/periodic", {"queue": queue, "q": finding.job}), "Periodic job")
     if kind in _FAILURES:

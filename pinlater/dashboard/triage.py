@@ -8,6 +8,7 @@ from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.periodic import PeriodicJobs
 from pinlater.dashboard.figures import (
     CALLS_SHED,
+    CERTIFICATE_ENDS,
     FAILED_COMMITS,
     FREE_BYTES,
     SHARD_SECONDS,
@@ -115,6 +116,7 @@ def sample_of(figures: ServerFigures) -> ServerSample:
         {labels[0]: int(jobs) for labels, jobs in figures.levels.get(WAITING_FOR_KEY, {}).items()},
         {labels[0]: value for labels, value in figures.levels.get(WARNING_THRESHOLD, {}).items()},
         _problem(figures),
+        figures.gauges.get(CERTIFICATE_ENDS),
     )
 
 

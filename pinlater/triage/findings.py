@@ -31,6 +31,7 @@ class Kind(StrEnum):
     SHARD_AWAY = "shard_away"
     STORE_FULL = "store_full"
     STORE_SLOW = "store_slow"
+    CERTIFICATE_ENDS = "certificate_ends"
     POOL_GONE = "pool_gone"
     NO_WORKER = "no_worker"
     POISON = "poison"
@@ -54,7 +55,10 @@ _SEVERITIES = list(Severity)
 _KINDS = list(Kind)
 
 _EVERY_JOB = frozenset(
-    {Kind.SERVER_AWAY, Kind.SERVER_NOT_READY, Kind.SHARD_AWAY, Kind.STORE_FULL, Kind.STORE_SLOW},
+    {
+        *(Kind.SERVER_AWAY, Kind.SERVER_NOT_READY, Kind.SHARD_AWAY),
+        *(Kind.STORE_FULL, Kind.STORE_SLOW, Kind.CERTIFICATE_ENDS),
+    },
 )
 """Kinds that concern all jobs, however many there are."""
 

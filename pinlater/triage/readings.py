@@ -153,6 +153,7 @@ class ServerReading(NamedTuple):
         waiting_for_key: queue -> number of jobs that wait for their key.
         thresholds: its settings for when to warn, by key.
         problem: why it does not take calls; empty if it does, or if that is unknown.
+        certificate_ends: when its TLS certificate expires, epoch seconds; None without one, or if that is unknown.
     """
 
     shards: Sequence[ShardReading] = ()
@@ -163,6 +164,7 @@ class ServerReading(NamedTuple):
     waiting_for_key: Mapping[str, int] = {}
     thresholds: Mapping[str, float] = {}
     problem: str = ""
+    certificate_ends: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

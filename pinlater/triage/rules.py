@@ -16,6 +16,7 @@ RULES: tuple[Rule, ...] = (
     store_rules.shard_away,
     store_rules.store_full,
     store_rules.store_slow,
+    store_rules.certificate_ends,
     queue_rules.pool_gone,
     queue_rules.no_worker,
     worker_rules.unknown_class,

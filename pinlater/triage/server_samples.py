@@ -22,9 +22,10 @@ _USED_BYTES = "pinlater_store_bytes"
 _SHARD_AWAY = "pinlater_shard_ill"
 _WAITING_FOR_KEY = "pinlater_queue_waiting_for_key_jobs"
 _WARNING_THRESHOLD = "pinlater_warning_threshold"
+_CERTIFICATE = "pinlater_tls_certificate_expiry_timestamp_seconds"
 _NAMES = (
     *(_STORE_SECONDS, _SHARD_SECONDS, _FAILED_COMMITS, _REFUSED_CALLS),
-    *(_FREE_BYTES, _USED_BYTES, _SHARD_AWAY, _WAITING_FOR_KEY, _WARNING_THRESHOLD),
+    *(_FREE_BYTES, _USED_BYTES, _SHARD_AWAY, _WAITING_FOR_KEY, _WARNING_THRESHOLD, _CERTIFICATE),
 )
 
 
@@ -40,6 +41,7 @@ class ServerSample(NamedTuple):
         waiting_for_key: queue -> number of jobs that wait for their key.
         thresholds: setting of the server -> number from which to warn.
         problem: why the server does not take calls; empty if it does, or if that is unknown.
+        certificate_ends: when its TLS certificate expires, epoch seconds; None without one, or if that is unknown.
     """
 
     store: Mapping[str, Histogram] = {}
@@ -50,13 +52,18 @@ class ServerSample(NamedTuple):
     waiting_for_key: Mapping[str, int] = {}
     thresholds: Mapping[str, float] = {}
     problem: str = ""
+    certificate_ends: float | None = None
 
 
 def server_reading(first: ServerSample | None, last: ServerSample) -> ServerReading:
     """Return the activity between two samples and the state at the last; only the state if ``first`` is None."""
     if first is None:
         return ServerReading(
-            last.shards, waiting_for_key=last.waiting_for_key, thresholds=last.thresholds, problem=last.problem
+            last.shards,
+            waiting_for_key=last.waiting_for_key,
+            thresholds=last.thresholds,
+            problem=last.problem,
+            certificate_ends=last.certificate_ends,
         )
     return ServerReading(
         last.shards,
@@ -67,6 +74,7 @@ def server_reading(first: ServerSample | None, last: ServerSample) -> ServerRead
         last.waiting_for_key,
         last.thresholds,
         last.problem,
+        last.certificate_ends,
     )
 
 
@@ -116,6 +124,7 @@ def parse_metrics(text: str) -> ServerSample:
         ],
         {sample.labels.get("queue", ""): int(sample.value) for sample in values[_WAITING_FOR_KEY]},
         {sample.labels.get("setting", ""): sample.value for sample in values[_WARNING_THRESHOLD]},
+        certificate_ends=next((sample.value for sample in values[_CERTIFICATE]), None),
     )
 
 

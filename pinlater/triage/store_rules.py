@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from pinlater.errors import NotConnected, PinLaterError, ServerError
@@ -17,7 +18,9 @@ _ALMOST_FULL = 0.25
 """Below this fraction of the threshold, a shard may be full at any moment."""
 
 
-OF_METRICS = frozenset({Kind.SERVER_NOT_READY, Kind.SHARD_AWAY, Kind.STORE_FULL, Kind.STORE_SLOW})
+OF_METRICS = frozenset(
+    {Kind.SERVER_NOT_READY, Kind.SHARD_AWAY, Kind.STORE_FULL, Kind.STORE_SLOW, Kind.CERTIFICATE_ENDS}
+)
 """Kinds of findings that come from a server's metrics."""
 
 
@@ -114,6 +117,28 @@ def store_slow(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
         parts += [f"{server.refused_calls:,} calls were refused for it"] if server.refused_calls else []
         numbers = {"failed_commits": server.failed_commits, "refused_calls": server.refused_calls}
         yield _slow(None, f"Within the last minute {' and '.join(parts)}.", thresholds, numbers)
+
+
+def certificate_ends(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
+    """Find a TLS certificate that has expired, or expires soon."""
+    ends = None if readings.server is None else readings.server.certificate_ends
+    if ends is None or (left := ends - readings.at_ms / 1000) >= thresholds.certificate_seconds:
+        return
+    day = time.strftime("%Y-%m-%d at %H:%M UTC", time.gmtime(ends))
+    is_over = left <= 0
+    yield Finding(
+        Kind.CERTIFICATE_ENDS,
+        Severity.CRITICAL if left < thresholds.certificate_critical_seconds else Severity.WARNING,
+        "certificate",
+        "The server's TLS certificate has expired" if is_over else "The server's TLS certificate expires soon",
+        f"The certificate of the service's port {'expired' if is_over else 'expires'} on {day}, "
+        f"{f'{span(-left)} ago' if is_over else f'in {span(left)}'}. "
+        f"{'Workers and clients' if is_over else 'Then workers and clients'} that check it cannot connect.",
+        "Renew it, and put it in the place of the old one (THRIFT_TLS_CERT): the server reads it within seconds, without "
+        "a restart. The server's log says if it cannot.",
+        since_ms=int(ends * 1000) if is_over else None,
+        numbers={"seconds_left": left},
+    )
 
 
 def _are_slow(calls: StoreCalls, thresholds: Thresholds) -> bool:

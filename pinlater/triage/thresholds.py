@@ -37,6 +37,8 @@ class Thresholds(NamedTuple):
         store_calls: of fewer calls than this, most have to be slow.
         free_bytes: less space than this is left for a shard,
         free_share: or a smaller share than this of all that it may use.
+        certificate_seconds: the TLS certificate expires within this time.
+        certificate_critical_seconds: it expires so soon that nobody may see a warning.
     """
 
     unserved_seconds: float = 3.0
@@ -66,6 +68,8 @@ class Thresholds(NamedTuple):
     store_calls: int = 3
     free_bytes: float = 200e6
     free_share: float = 0.05
+    certificate_seconds: float = 7 * 86400.0
+    certificate_critical_seconds: float = 86400.0
 
 
 SETTINGS = {

@@ -26,6 +26,7 @@ def test_all_that_triage_needs_is_among_the_figures():
     metrics.store_seconds.observe("enqueue", 2.0)
     metrics.shard_call_seconds.observe("2", 3.0)
     metrics.warning_threshold.set("WARN_WAIT_SECONDS", 30.0)
+    metrics.certificate_expiry.source = lambda: 1.8e9
     metrics.commits_failed.add(count=3)
     metrics.calls_shed.add("enqueueJobs", 2)
     metrics.waiting_for_key_jobs.set("email", 12)
@@ -35,7 +36,7 @@ def test_all_that_triage_needs_is_among_the_figures():
     sample = sample_of(figures(metrics, *shards))
     assert (sample.store["enqueue"].size, sample.shard_times["2"].size) == (1, 1)
     assert (sample.failed_commits, sample.refused_calls, sample.waiting_for_key) == (3, 2, {"email": 12})
-    assert sample.thresholds == {"WARN_WAIT_SECONDS": 30.0}
+    assert (sample.thresholds, sample.certificate_ends) == ({"WARN_WAIT_SECONDS": 30.0}, 1.8e9)
     assert sample.shards == [ShardReading("1", "", 5, 1e9, 5e9), ShardReading("2", "refused", 6, None, None)]
 
 

@@ -41,13 +41,15 @@ def test_the_page_of_a_server_is_read():
     metrics.shard_unhealthy.set("1", 0)
     metrics.waiting_for_key_jobs.set("email", 12)
     metrics.warning_threshold.set("WARN_WAIT_SECONDS", 30.0)
+    metrics.certificate_expiry.source = lambda: 1.8e9
     found = parse_metrics(render_prometheus(metrics.snapshot()))
     assert {operation: times.size for operation, times in found.store.items()} == {"enqueue": 3, "ack": 1}
     assert {shard: times.size for shard, times in found.shard_times.items()} == {"2": 1}
     assert 1.5 < found.store["enqueue"].quantile(0.9) < 2.5
     assert found.store["enqueue"].mean == pytest.approx(0.6673, abs=0.001)
     assert (found.failed_commits, found.refused_calls, found.waiting_for_key) == (3, 0, {"email": 12})
-    assert found.thresholds == {"WARN_WAIT_SECONDS": 30.0}
+    assert (found.thresholds, found.certificate_ends) == ({"WARN_WAIT_SECONDS": 30.0}, 1.8e9)
+    assert server_reading(found, found).certificate_ends == server_reading(None, found).certificate_ends == 1.8e9
     assert found.shards == [
         ShardReading("1", "", None, 1e9, 5e9),
         ShardReading("2", "it is marked as not answering", None, None, None),

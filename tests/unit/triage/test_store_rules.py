@@ -2,7 +2,7 @@
 
 from pinlater.errors import NoHealthyShards, NotConnected, ServerUnavailable
 from pinlater.triage.readings import ServerReading, ShardReading, StoreCalls
-from pinlater.triage.store_rules import server_away, server_not_ready, shard_away, store_full, store_slow
+from pinlater.triage.store_rules import certificate_ends, server_away, server_not_ready, shard_away, store_full, store_slow
 from tests.unit.triage.readings import NOW_MS, found, kinds, readings
 
 
@@ -48,6 +48,21 @@ def test_a_store_is_nearly_full():
     assert finding.severity == "critical"
     [finding] = found(store_full, server(ShardReading("1", used_bytes=100e9, free_bytes=4e9)))
     assert finding.severity == "warning", "a small share"
+
+
+def test_a_certificate_expires():
+    def ending(days):
+        return found(certificate_ends, server(certificate_ends=NOW_MS / 1000 + days * 86400))
+
+    [finding] = ending(3)
+    assert (finding.severity, finding.title) == ("warning", "The server's TLS certificate expires soon")
+    assert "expires on 2023-11-17 at 22:13 UTC, in 3 days. Then workers" in finding.sentence
+    assert [one.severity for one in ending(0.5)] == ["critical"]
+    [over] = ending(-0.25)
+    assert (over.severity, over.title) == ("critical", "The server's TLS certificate has expired")
+    assert "expired on 2023-11-14 at 16:13 UTC, 6 hours ago. Workers and clients that check it" in over.sentence
+    assert ending(8) == found(certificate_ends, server()) == found(certificate_ends, readings()) == []
+    assert kinds(server(certificate_ends=1.0)) == ["certificate_ends"]
 
 
 def test_a_store_is_slow():
