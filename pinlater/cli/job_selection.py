@@ -111,12 +111,13 @@ class JobSelection(NamedTuple):
         return found
 
     def pages(self, client: Client, page_size: int = BATCH_SIZE) -> Iterator[list[JobInfo]]:
-        """Yield the jobs, page by page, without bodies; on a terminal, show the progress of a search of bodies."""
+        """Yield the jobs, page by page, without bodies; on a terminal, show how many were looked at in a search."""
         looked_at = 0
         for page in self._pages(client, page_size):
             yield self._matching(client, page.jobs)
             looked_at += _looked_at(page)
-            if page.looked_at is not None and sys.stderr.isatty():
+            is_search = page.looked_at is not None or not self.job_filter.is_for_server
+            if is_search and sys.stderr.isatty():
                 click.echo(f"looked at {looked_at:,} jobs\r", nl=False, err=True)
 
     def _progress_bar(self, client: Client) -> Any:

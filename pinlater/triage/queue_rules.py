@@ -215,8 +215,7 @@ def _growth(readings: Readings, queue: str) -> str:
     flow = readings.recently(queue)
     if flow is None or flow.growth * flow.seconds < _FEW_JOBS:
         return ""
-    rates = f"{flow.enqueued / flow.seconds:.2g} jobs come in a second, {flow.succeeded / flow.seconds:.2g} are done"
-    return f" It grows: {rates}."
+    return f" It grows, per second: {flow.enqueued / flow.seconds:.2g} in, {flow.succeeded / flow.seconds:.2g} done."
 
 
 def _numbers(readings: Readings, queue: str) -> dict[str, float]:

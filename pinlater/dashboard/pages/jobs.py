@@ -12,17 +12,19 @@ from pinlater.dashboard.app_state import AppState, get_app_state
 from pinlater.dashboard.count_cache import DISPLAY_STATES
 from pinlater.dashboard.forms import RequestRefused, query_text
 from pinlater.dashboard.job_query import JobQuery, from_text, read_from, read_query
-from pinlater.dashboard.job_rows import read_rows
+from pinlater.dashboard.job_rows import JobRow, read_rows
 from pinlater.dashboard.privacy import admit_search
 from pinlater.dashboard.render import page
 from pinlater.errors import CallTimeout, ContinuationInvalid, UnknownError
 from pinlater.model.jobs import Page
+from pinlater.model.state import JobState
 
 PER_PAGE = 50
 _MOST_TRAIL = 20
 """Pages that users can go back."""
 
 _MOST_CONTINUATION = 200
+_MOST_RUNS = 5
 _TRAIL_SEPARATOR = "~"
 
 _TOO_LONG = "the search took too long; use a simpler pattern or choose a priority"
@@ -83,6 +85,7 @@ async def jobs(request: Request) -> Response:
         count=count,
         progress=await _progress(app, query, found, looked_before, count),
         rows=await read_rows(app, found.jobs),
+        runs=await _runs_of_key(app, query),
         is_first=not start,
         previous=_previous(query, trail),
         following=_following(query, start, trail, found, looked_before),
@@ -101,6 +104,14 @@ async def _scan(app: AppState, query: JobQuery, continuation: str | None) -> Pag
         oldest_first=query.is_oldest_first,
         **query.filters,
     )
+
+
+async def _runs_of_key(app: AppState, query: JobQuery) -> list[JobRow]:
+    """Return the running jobs of the key whose waiting jobs are listed: the others wait for them."""
+    if not query.key or query.display_state.state is not JobState.PENDING:
+        return []
+    found = await app.client.scan(query.queue, JobState.IN_PROGRESS, limit=_MOST_RUNS, key=query.key)
+    return await read_rows(app, found.jobs)
 
 
 def _previous(query: JobQuery, trail: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 
 import pytest
 
@@ -257,6 +258,16 @@ def test_scan_goes_on_where_a_search_of_bodies_ended(tool_run, server):
     server.answer = scanned(searched)
     lines = tool_run("scan", "email", "--regex", "x")[1].splitlines()
     assert [line.split()[0] for line in lines] == ["DESCRIPTOR", "email:s1:p1:0", "email:s1:p1:400"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [(["--error", "x", "--all"], ["looked at 100 jobs", "looked at 200 jobs"]), (["--all"], [])]
+)
+def test_scan_tells_on_a_terminal_how_many_jobs_it_has_looked_at(tool_run, server, monkeypatch, words, told):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    server.answer = bodies(pages)
+    parts = tool_run("scan", "email", *words)[2].split("\r")
+    assert [one for one in parts if one in {"looked at 100 jobs", "looked at 200 jobs"}] == told
 
 
 def test_scan_lets_the_server_search_for_a_class(tool_run, server):

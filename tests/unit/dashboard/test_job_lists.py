@@ -3,17 +3,19 @@
 import html
 import re
 import time
+from urllib.parse import quote
 
 import pytest
 
 from pinlater import Client
 from pinlater.model.attempts import Ack, Checkpoint
 from pinlater.model.jobs import NewJob
+from pinlater.model.keys import JobKey
 from pinlater.model.state import JobState
 from pinlater.model.workers import RunningJob, WorkerProcess, WorkerReport
 from pinlater.server.backends import body_walk
 from tests.unit.dashboard.app import ADMIN, LOCKED, READER, dashboard, log_in, post, sent_by, token_in
-from tests.unit.dashboard.failing import retry_later
+from tests.unit.dashboard.failing import failed_status, retry_later
 from tests.unit.dashboard.test_bulk_actions import carried_out, plan
 
 SEND = b'{"job":"Send","user_id":42,"name":"<b>ada</b>"}'
@@ -42,6 +44,33 @@ def test_a_retry_says_when_and_why(browser, client):
     assert "OSError: no route" in page.text
     assert re.search(r"in (10 min|9 min)", page.text)
     assert "1 of 5" in cells(page)[2]
+
+
+def test_what_failed_before_and_is_due_by_its_schedule_or_a_sleep_is_no_retry(browser, client):
+    now_ms = int(time.time() * 1000)
+    status = failed_status("LookupError: no rate")
+    client.enqueue_jobs("pins", [NewJob(SEND, run_after_ms=now_ms + 600_000, status=status)])
+    page = browser.get("/jobs?queue=pins&state=scheduled")
+    assert "LookupError: no rate" in page.text
+    assert not cells(page)[1].endswith("retry")
+
+
+def test_the_list_of_a_key_names_the_jobs_that_have_it_now(browser, client):
+    key = JobKey("ada", max_running=1)
+    names = client.enqueue_jobs("pins", [NewJob(SEND, key=key), NewJob(RESIZE, key=key), NewJob(SEND, key=JobKey("b"))])
+    assert "the key now" not in browser.get("/jobs?queue=pins&key=ada").text
+    [job] = client.dequeue_jobs("pins", 1)
+    assert job.descriptor == names[0]
+    page = browser.get("/jobs?queue=pins&key=ada")
+    assert f'This job has the key now: <a href="/job?id={quote(names[0])}">Send</a>, since' in page.text
+    assert cells(page)[0].startswith('class="job"> Resize')
+    tabs = page.text.partition('aria-label="States"')[2].partition("</nav>")[0]
+    shown = [" ".join(one.split()) for one in re.findall(r"<a [^>]*>([^<]*)", tabs)]
+    assert shown == ["waiting", "running"], "numbers of a state are of all keys, and those that wait are in several"
+    runs = browser.get("/jobs?queue=pins&key=ada&state=running")
+    assert cells(runs)[0].startswith('class="job"> Send')
+    assert "the key now" not in runs.text
+    assert 'href="/jobs?queue=pins&amp;key=ada">ada</a>' in browser.get(f"/job?id={names[1]}").text
 
 
 def test_a_running_job_says_since_when_and_how_far(browser, client):

@@ -166,6 +166,6 @@ def test_a_paused_queue_that_grows_is_worse():
     looked_at = readings(settings=PAUSED, waits={"email": 30}, recent={"email": Flow(300, enqueued=600)})
     [finding] = found(paused, looked_at)
     assert finding.severity == "warning"
-    assert finding.sentence.endswith(" It grows: 2 jobs come in a second, 0 are done.")
+    assert finding.sentence.endswith(" It grows, per second: 2 in, 0 done.")
     [finding] = found(paused, readings(settings=PAUSED, waits={"email": 30}, recent={"email": Flow(300, enqueued=6)}))
     assert finding.severity == "notice"

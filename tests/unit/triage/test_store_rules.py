@@ -2,7 +2,14 @@
 
 from pinlater.errors import NoHealthyShards, NotConnected, ServerUnavailable
 from pinlater.triage.readings import ServerReading, ShardReading, StoreCalls
-from pinlater.triage.store_rules import certificate_ends, server_away, server_not_ready, shard_away, store_full, store_slow
+from pinlater.triage.store_rules import (
+    certificate_ends,
+    server_away,
+    server_not_ready,
+    shard_away,
+    store_full,
+    store_slow,
+)
 from tests.unit.triage.readings import NOW_MS, found, kinds, readings
 
 
