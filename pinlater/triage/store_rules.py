@@ -134,8 +134,8 @@ def certificate_ends(readings: Readings, thresholds: Thresholds) -> Iterator[Fin
         f"The certificate of the service's port {'expired' if is_over else 'expires'} on {day}, "
         f"{f'{span(-left)} ago' if is_over else f'in {span(left)}'}. "
         f"{'Workers and clients' if is_over else 'Then workers and clients'} that check it cannot connect.",
-        "Renew it, and put it in the place of the old one (THRIFT_TLS_CERT): the server reads it within seconds, without "
-        "a restart. The server's log says if it cannot.",
+        "Renew it, and put it in the place of the old one (THRIFT_TLS_CERT): the server reads it within seconds, "
+        "without a restart. The server's log says if it cannot.",
         since_ms=int(ends * 1000) if is_over else None,
         numbers={"seconds_left": left},
     )
