@@ -23,6 +23,10 @@ _ENDING = 32
 
 _KEEP_ALIVE_SECONDS = 15
 _STOP_SECONDS = 3
+_FIRST_REQUEST_SECONDS = 1.0
+_POLL_SECONDS = 0.02
+_TURNS_TO_CONNECT = 3
+"""Turns of the event loop until a connection that it has accepted is known to uvicorn."""
 
 
 async def serve(
@@ -98,6 +102,19 @@ class _SupervisedServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to the supervisor."""
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop; wait shortly for the requests of connections that are new, which uvicorn would close without a look."""
+        for listening in (one for server in self.servers for one in server.sockets):
+            asyncio.get_running_loop().remove_reader(listening.fileno())
+        for _ in range(_TURNS_TO_CONNECT):
+            await asyncio.sleep(0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_REQUEST_SECONDS):
+                connections: set[Any] = self.server_state.connections
+                while any(one.cycle is None for one in connections):
+                    await asyncio.sleep(_POLL_SECONDS)
+        await super().shutdown(sockets)
 
     async def sweep(self, read_seconds: float) -> None:
         """Close connections whose request does not arrive in time."""

@@ -4,6 +4,9 @@ import asyncio
 import contextlib
 import socket
 
+import pytest
+import uvicorn
+
 from pinlater.dashboard.figures import ServerFigures
 from pinlater.dashboard.options import DashboardOptions
 from pinlater.dashboard.serving import MAX_CONNECTIONS, serve
@@ -55,6 +58,27 @@ async def answers(port, *sent):
             return await reader.read(-1)
         except ConnectionError:
             return b"reset"
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_connection_that_was_just_accepted_is_answered_at_the_end(monkeypatch, turns):
+    """Wherever the end comes; one that is not accepted yet is left to the process that comes next."""
+    main_loop, has_begun = uvicorn.Server.main_loop, asyncio.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
+
+        async def main_loop_and_a_client(server):
+            has_begun.set()
+            await main_loop(server)
+            client.connect(listener.getsockname())
+            client.sendall(REQUEST)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(uvicorn.Server, "main_loop", main_loop_and_a_client)
+        asyncio.run(serve(OPTIONS, listener.dup(), has_begun.wait))
+        client.settimeout(0.2)
+        with contextlib.suppress(TimeoutError):
+            assert client.recv(100).startswith(b"HTTP/1.1 200")
 
 
 def test_a_request_that_is_never_finished_is_not_waited_for():
