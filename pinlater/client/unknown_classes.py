@@ -23,6 +23,11 @@ def unfitting_classes(reports: Iterable[WorkerReport]) -> list[UnknownJobs]:
     return _by_class(jobs for report in reports for jobs in report.unfitting)
 
 
+def queueless_classes(reports: Iterable[WorkerReport]) -> list[UnknownJobs]:
+    """Return each class with jobs that wait for a queue that does not exist once, like ``unknown_classes``."""
+    return _by_class(jobs for report in reports for jobs in report.queueless)
+
+
 def _by_class(returned: Iterable[UnknownJobs]) -> list[UnknownJobs]:
     found: dict[tuple[str, str], UnknownJobs] = {}
     for jobs in returned:

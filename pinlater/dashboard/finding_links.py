@@ -48,7 +48,7 @@ def link_of(finding: Finding, *, can_search: bool = True) -> FindingLink:
         return FindingLink(address("/workers", {"queue": queue}), "Workers")
     if kind in _WORKER:
         return FindingLink(address("/workers", {"worker": finding.worker}), "Worker")
-    if kind in {Kind.UNKNOWN_CLASS, Kind.UNFITTING_STEPS}:
+    if kind in {Kind.UNKNOWN_CLASS, Kind.UNFITTING_STEPS, Kind.MISSING_QUEUE}:
         job = finding.job if can_search and finding.job != NO_CLASS else ""
         return FindingLink(address("/jobs", {"queue": queue, "state": "scheduled", "class": job}), "Jobs")
     if kind is Kind.RETRYING:

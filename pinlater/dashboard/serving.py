@@ -112,7 +112,7 @@ class _SupervisedServer(uvicorn.Server):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_REQUEST_SECONDS):
                 connections: set[Any] = self.server_state.connections
-                while any(one.cycle is None for one in connections):
+                while any(one.cycle is None for one in connections):  # noqa: ASYNC110 - uvicorn tells nobody
                     await asyncio.sleep(_POLL_SECONDS)
         await super().shutdown(sockets)
 

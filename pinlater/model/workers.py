@@ -122,6 +122,7 @@ class WorkerReport(NamedTuple):
         classes: job classes that it knows, as far as the report has space for them.
         lost_ms: when its connection broke without a last report, epoch milliseconds by the store's clock; else None.
         unfitting: jobs that it gets but cannot continue, since their recorded steps do not fit its code.
+        queueless: jobs that it gets but that wait, since they enqueue others in a queue that does not exist.
     """
 
     id: str
@@ -139,6 +140,7 @@ class WorkerReport(NamedTuple):
     classes: Sequence[JobClass] = ()
     lost_ms: int | None = None
     unfitting: Sequence[UnknownJobs] = ()
+    queueless: Sequence[UnknownJobs] = ()
 
     @property
     def clock_ahead_ms(self) -> int | None:

@@ -407,6 +407,7 @@ class PinLaterWorker(Payload):
     jobClasses: list[PinLaterJobClass] | None = field(13, (LIST, (STRUCT, PinLaterJobClass)), default=None)
     lostAtTimestampMillis: int | None = field(14, I64, default=None)
     unfittingJobs: list[PinLaterUnknownJobs] | None = field(15, (LIST, (STRUCT, PinLaterUnknownJobs)), default=None)
+    queuelessJobs: list[PinLaterUnknownJobs] | None = field(16, (LIST, (STRUCT, PinLaterUnknownJobs)), default=None)
 
 
 @payload

@@ -541,6 +541,8 @@ struct PinLaterWorker {
   14: optional i64 lostAtTimestampMillis,
   // Their recorded steps do not fit its code.
   15: optional list<PinLaterUnknownJobs> unfittingJobs,
+  // They enqueue others in a queue that does not exist.
+  16: optional list<PinLaterUnknownJobs> queuelessJobs,
 }
 
 // Addition: asks for the failure groups of some queues.

@@ -37,6 +37,7 @@ class Kind(StrEnum):
     POISON = "poison"
     UNKNOWN_CLASS = "unknown_class"
     UNFITTING_STEPS = "unfitting_steps"
+    MISSING_QUEUE = "missing_queue"
     RETRYING = "retrying"
     FAILING = "failing"
     GIVEN_UP = "given_up"

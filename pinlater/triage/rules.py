@@ -21,6 +21,7 @@ RULES: tuple[Rule, ...] = (
     queue_rules.no_worker,
     worker_rules.unknown_class,
     worker_rules.unfitting_steps,
+    worker_rules.missing_queue,
     failure_rules.poison,
     failure_rules.retrying,
     failure_rules.failing,

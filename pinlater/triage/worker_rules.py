@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pinlater.client.unknown_classes import deployment_for, jobs_of_class, unfitting_classes, unknown_classes
+from pinlater.client.unknown_classes import (
+    deployment_for,
+    jobs_of_class,
+    queueless_classes,
+    unfitting_classes,
+    unknown_classes,
+)
 from pinlater.model.class_name import NO_CLASS
 from pinlater.model.silence import silent_since_ms
 from pinlater.model.workers import WorkerProcess, WorkerReport
@@ -65,6 +71,31 @@ def unfitting_steps(readings: Readings, thresholds: Thresholds) -> Iterator[Find
             "after the workers' --unknown-after they fail.",
             f"pinlater scan {waiting.queue} --future",
             since_ms,
+            waiting.queue,
+            waiting.name,
+            numbers={"returned": waiting.returned or 0},
+            affected=waiting.returned or 0,
+        )
+
+
+def missing_queue(readings: Readings, _: Thresholds) -> Iterator[Finding]:
+    """Find job classes whose jobs wait since they enqueue others in a queue that does not exist."""
+    for waiting in queueless_classes(readings.reports):
+        if waiting.queue not in readings.settings:
+            continue
+        what = jobs_of_class(shortened(waiting.name, 80))
+        ago = span(readings.age_seconds(waiting.last_ms or readings.at_ms))
+        yield Finding(
+            Kind.MISSING_QUEUE,
+            Severity.WARNING,
+            f"{waiting.queue} {waiting.name}",
+            f"{what[:1].upper()}{what[1:]} in queue {waiting.queue} wait for a queue that does not exist",
+            f"Workers have given back {what} in queue {waiting.queue} {times(waiting.returned or 0)}, the last time "
+            f"{ago} ago: they enqueue others in a queue that does not exist. The status of such a job names it.",
+            "Create that queue (pinlater create-queue), or deploy code with its right name. Until then the jobs wait; "
+            "after the workers' --unknown-after they fail.",
+            f"pinlater scan {waiting.queue} --future",
+            waiting.first_ms,
             waiting.queue,
             waiting.name,
             numbers={"returned": waiting.returned or 0},

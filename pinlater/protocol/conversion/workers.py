@@ -24,6 +24,7 @@ WORKER = RecordMap(
         "jobClasses": RecordMap(messages.PinLaterJobClass, JobClass, {"bodySchema": RARE}).rare,
         "lostAtTimestampMillis": ANSWERED,
         "unfittingJobs": _UNKNOWN.rare,
+        "queuelessJobs": _UNKNOWN.rare,
     },
 )
 

@@ -26,6 +26,7 @@ def build_report(
     shared: Shared,
     unknown: Sequence[UnknownJobs] = (),
     unfitting: Sequence[UnknownJobs] = (),
+    queueless: Sequence[UnknownJobs] = (),
     loads: Sequence[QueueLoad] = (),
 ) -> WorkerReport:
     """Build the report of a worker and its job processes, without those that are still starting.
@@ -34,6 +35,7 @@ def build_report(
         shared: memory shared by the processes.
         unknown: jobs of unknown classes that they have recently got.
         unfitting: jobs whose steps do not fit their code that they have recently got.
+        queueless: jobs that enqueue others in a queue that does not exist, likewise.
         loads: recent load of queues with a latency target.
     """
     origin = shared.origin
@@ -50,6 +52,7 @@ def build_report(
         loads=loads,
         classes=shared.class_page.read(),
         unfitting=unfitting,
+        queueless=queueless,
     )
 
 

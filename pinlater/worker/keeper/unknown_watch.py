@@ -1,4 +1,4 @@
-"""Tracks recently released jobs that do not fit the worker's code, by the counters of its processes."""
+"""Tracks recently released jobs that wait for other code or for a queue, by the counters of its processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from typing import NamedTuple
 
 from pinlater.model.workers import UnknownJobs
-from pinlater.worker.claim_table.counters import MISMATCH, UNKNOWN, Key
+from pinlater.worker.claim_table.counters import MISMATCH, NO_QUEUE, UNKNOWN, Key
 from pinlater.worker.keeper.counter_growth import CounterGrowth
 from pinlater.worker.shared import Shared
 
@@ -21,10 +21,12 @@ class ReturnedJobs(NamedTuple):
     Attributes:
         unknown: no class of the worker can read them.
         unfitting: their recorded steps do not fit the code.
+        queueless: they enqueue others in a queue that does not exist.
     """
 
     unknown: list[UnknownJobs]
     unfitting: list[UnknownJobs]
+    queueless: list[UnknownJobs]
 
 
 class UnknownWatch:
@@ -37,7 +39,7 @@ class UnknownWatch:
 
     def __init__(self, shared: Shared, generation: int = 0) -> None:
         self._growth = CounterGrowth(shared, generation)
-        self._found: dict[str, dict[Key, UnknownJobs]] = {UNKNOWN: {}, MISMATCH: {}}
+        self._found: dict[str, dict[Key, UnknownJobs]] = {UNKNOWN: {}, MISMATCH: {}, NO_QUEUE: {}}
 
     def recent(self) -> ReturnedJobs:
         """Return the jobs released within the last minutes."""

@@ -37,6 +37,7 @@ EVERYTHING = readings(
         worker(process(queues=["served"], memory_bytes=900 * MIB, memory_at_start_bytes=90 * MIB, ended=99), host="a"),
         worker(process(queues=["lost"]), host="b", silent=20, unknown=[UnknownJobs("served", "New", 3, NOW_MS)]),
         worker(host="c", sent_ms=NOW_MS + 60_000, unfitting=[UnknownJobs("served", "Order", 3, NOW_MS, 1)]),
+        worker(host="d", queueless=[UnknownJobs("served", "Follows", 3, NOW_MS)]),
     ],
     keys={"served": KeySample("a", 200, 200, 5000)},
     classes={"served": ClassSample("Mail", 200, 200, 5000, 0.1)},
@@ -44,7 +45,10 @@ EVERYTHING = readings(
     groups=[group("served", "crash #: x", given_up=1), group("email", "OSError", retrying=50)],
     recent={"bad": Flow(300.0, failed=50, given_up=50)},
     server=ServerReading(
-        [ShardReading("1", "refused", None, 1e9, 1e6)], [StoreCalls("ack", 50, 2.0)], problem="starting"
+        [ShardReading("1", "refused", None, 1e9, 1e6)],
+        [StoreCalls("ack", 50, 2.0)],
+        problem="starting",
+        certificate_ends=1.0,
     ),
 )
 

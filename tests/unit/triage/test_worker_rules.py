@@ -4,8 +4,15 @@ import pytest
 
 from pinlater.model.class_name import NO_CLASS
 from pinlater.model.workers import RunningJob, UnknownJobs
-from pinlater.triage.worker_rules import clock_off, memory_grows, unfitting_steps, unknown_class, worker_silent
-from tests.unit.triage.readings import NOW_MS, found, process, readings, worker
+from pinlater.triage.worker_rules import (
+    clock_off,
+    memory_grows,
+    missing_queue,
+    unfitting_steps,
+    unknown_class,
+    worker_silent,
+)
+from tests.unit.triage.readings import NOW_MS, found, kinds, process, readings, worker
 
 MIB = 2**20
 
@@ -43,6 +50,18 @@ def test_jobs_that_wait_long_for_code_that_fits_their_steps():
     assert findings[0].title == "Jobs of class Order in queue email wait for code that fits their steps"
     assert "For 11 minutes, workers have given back jobs of class Order" in findings[0].sentence
     assert found(unfitting_steps, readings("sms", workers=[worker(unfitting=waiting)])) == [], "of another queue"
+
+
+def test_jobs_wait_for_a_queue_that_nobody_has_created():
+    waiting = [UnknownJobs("email", "Follows", 2, NOW_MS - 5000, NOW_MS - 60_000)]
+    looked_at = readings(workers=[worker(queueless=waiting), worker(host="web2", queueless=waiting)])
+    [finding] = found(missing_queue, looked_at)
+    assert (finding.severity, finding.queue, finding.job) == ("warning", "email", "Follows")
+    assert finding.title == "Jobs of class Follows in queue email wait for a queue that does not exist"
+    assert "4 times, the last time 5 seconds ago: they enqueue others" in finding.sentence
+    assert finding.since_ms == NOW_MS - 60_000
+    assert kinds(looked_at) == ["missing_queue"]
+    assert found(missing_queue, readings("sms", workers=[worker(queueless=waiting)])) == [], "of another queue"
 
 
 def test_the_connection_of_a_worker_ends():

@@ -7,10 +7,12 @@ from pinlater.errors import BodyInvalid, EnqueueRejected
 from pinlater.model.body_metadata import read_unreadable_mark
 from pinlater.model.workers import UnknownJobs as Told
 from pinlater.model.workers import WorkerReport
+from pinlater.protocol.conversion.workers import WORKER
 from pinlater.protocol.operations import Calls
-from pinlater.worker.claim_table.counters import MISMATCH, UNKNOWN
+from pinlater.worker.claim_table.counters import MISMATCH, NO_QUEUE, UNKNOWN
 from pinlater.worker.claim_table.snapshot import Identity
 from pinlater.worker.keeper import unknown_watch as watch_module
+from pinlater.worker.keeper.report import build_report
 from pinlater.worker.keeper.unknown_watch import RECENT_SECONDS, UnknownWatch
 from pinlater.worker.pools import JobPool
 from pinlater.worker.running.unknown import UnknownJobPolicy, label_of
@@ -150,7 +152,7 @@ def test_a_worker_reports_what_it_has_met_with_of_late(monkeypatch):
     watch = UnknownWatch(shared)
     counters.register(["Known"])
     counters.count_success("mail", 0, 1000)
-    assert watch.recent() == ([], [])
+    assert watch.recent() == ([], [], [])
     counters.count_ending_of("mail", "New", UNKNOWN, 10)
     counters.count_ending_of("mail", "New", UNKNOWN, 10)
     assert watch.recent().unknown == [Told("mail", "New", 2, 1_000_000, 1_000_000)]
@@ -162,14 +164,14 @@ def test_a_worker_reports_what_it_has_met_with_of_late(monkeypatch):
     counters.count_ending_of("mail", "New", UNKNOWN, 10)
     assert watch.recent().unknown == [Told("mail", "New", 3, int(now * 1000), 1_000_000)]
     now += RECENT_SECONDS
-    assert watch.recent() == ([], [])
+    assert watch.recent() == ([], [], [])
 
 
 def test_what_was_met_with_before_a_reload_is_not_reported_after_it():
     shared, counters = worker_of_one_process()
     counters.count_ending_of("mail", "New", UNKNOWN, 10)
     watch = UnknownWatch(shared)  # of the keeper that the reload has started; the new code may know the class
-    assert watch.recent() == ([], [])
+    assert watch.recent() == ([], [], [])
     counters.count_ending_of("mail", "New", UNKNOWN, 10)
     assert [told.returned for told in watch.recent().unknown] == [1]
 
@@ -181,7 +183,7 @@ def test_what_old_processes_give_back_after_a_reload_is_not_reported():
     watch = UnknownWatch(shared, generation=1)
     watch.recent()
     shared.process_counters("jobs", 0).count_ending_of("mail", "New", UNKNOWN, 10)
-    assert watch.recent() == ([], [])
+    assert watch.recent() == ([], [], [])
     shared.process_counters("jobs", 1).count_ending_of("mail", "New", UNKNOWN, 10)
     assert [told.returned for told in watch.recent().unknown] == [1]
 
@@ -196,9 +198,22 @@ def test_jobs_whose_steps_do_not_fit_are_reported_with_the_time_since_when(monke
         counters.count_ending_of("mail", "Order", MISMATCH, 10)
         last = watch.recent()
         now += RECENT_SECONDS - 1
-    assert last == ([], [Told("mail", "Order", 3, 2_198_000, 1_000_000)])
+    assert last == ([], [Told("mail", "Order", 3, 2_198_000, 1_000_000)], [])
     now += 1
-    assert watch.recent() == ([], [])
+    assert watch.recent() == ([], [], [])
+
+
+def test_jobs_that_miss_a_queue_are_reported():
+    shared = Shared.for_pools([JobPool()])
+    shared.row("jobs", 0).register(Identity("worker:first"))
+    watch = UnknownWatch(shared)
+    watch.recent()
+    shared.process_counters("jobs", 0).count_ending_of("mail", "Follows", NO_QUEUE, 10)
+    [told] = watch.recent().queueless
+    assert told[:3] == ("mail", "Follows", 1)
+    report = build_report(shared, *watch.recent())
+    assert (report.unknown, report.unfitting, report.queueless) == ([], [], [told])
+    assert list(WORKER.record(WORKER.struct(report)).queueless) == [told]
 
 
 def test_the_end_of_a_process_hides_nothing_that_another_one_has_met_with():
