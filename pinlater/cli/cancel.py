@@ -61,7 +61,7 @@ def cancel_jobs(
             client,
             selection,
             limit,
-            lambda part: client.cancel_jobs(queue, part, status=status),
+            lambda part: client.cancel_these(queue, part, status=status),
             dry_run=dry_run,
             yes=yes,
         )

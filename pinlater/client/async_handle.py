@@ -119,7 +119,7 @@ class AsyncJobHandle(Generic[Result_co]):
         """
         queue = queue_in(self.descriptor)
         try:
-            return await self._client.cancel_jobs(queue, [self.descriptor], status=cancelled_status(reason)) > 0
+            return await self._client.cancel_these(queue, [self.descriptor], status=cancelled_status(reason)) > 0
         except CallUnsupported:  # by a server of an older version
             return await self._client.delete_these(queue, [self.descriptor], JobState.PENDING) > 0
 

@@ -363,7 +363,7 @@ class AsyncServiceCalls(ABC):
         """Delete those of the given jobs of one queue that are in ``state``; return how many."""
         return await self._execute(self._calls.delete_these(queue, descriptors, state))
 
-    async def cancel_jobs(self, queue: str, descriptors: Iterable[str], *, status: str = "") -> int:
+    async def cancel_these(self, queue: str, descriptors: Iterable[str], *, status: str = "") -> int:
         """Cancel jobs and their children; return how many were cancelled or asked to stop.
 
         PENDING jobs are FAILED at once, and marked as cancelled. Running jobs, and jobs with sagas to undo, are asked
@@ -380,7 +380,7 @@ class AsyncServiceCalls(ABC):
         Raises:
             ProtocolError: the server is one of the original, which does not know this call.
         """
-        return await self._execute(self._calls.cancel_jobs(queue, descriptors, status=status))
+        return await self._execute(self._calls.cancel_these(queue, descriptors, status=status))
 
     async def send_message(self, descriptor: str, message: Message) -> bool:
         """Send a message to a job; return False if the job does not exist or has finished.

@@ -115,7 +115,7 @@ class JobHandle(Generic[Result_co]):
         """
         queue = queue_in(self.descriptor)
         try:
-            return self._client.cancel_jobs(queue, [self.descriptor], status=cancelled_status(reason)) > 0
+            return self._client.cancel_these(queue, [self.descriptor], status=cancelled_status(reason)) > 0
         except CallUnsupported:  # by a server of an older version
             return self._client.delete_these(queue, [self.descriptor], JobState.PENDING) > 0
 

@@ -163,7 +163,7 @@ class BulkActions:
         if planned.action is Action.RUN_NOW:
             return await self._client.run_now(queue, descriptors)
         if planned.action is Action.CANCEL:
-            cancelled = await self._client.cancel_jobs(queue, descriptors, status=cancelled_status("on the dashboard"))
+            cancelled = await self._client.cancel_these(queue, descriptors, status=cancelled_status("on the dashboard"))
             return min(cancelled, len(descriptors))  # the server also counts cancelled children
         return await self._client.delete_these(queue, descriptors, planned.state)
 

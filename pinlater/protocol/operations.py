@@ -346,7 +346,7 @@ class Calls(ReportCalls):
         return (messages.PinLaterDeleteJobsRequest(queue, int(JobState(state)), 1, None, 0, several(descriptors)),)
 
     @addition("cancelJobs", number)
-    def cancel_jobs(self, queue: str, descriptors: Iterable[str], *, status: str = "") -> Arguments:
+    def cancel_these(self, queue: str, descriptors: Iterable[str], *, status: str = "") -> Arguments:
         """Cancel jobs and their children; return how many were cancelled or asked to stop.
 
         PENDING jobs are FAILED at once, and marked as cancelled. Running jobs, and jobs with sagas to undo, are asked

@@ -130,7 +130,7 @@ def test_cancelled_jobs_are_counted_although_the_first_try_has_cancelled_them(wo
     waiting, running = world.direct.enqueue_jobs("pings", [NewJob(b"a", priority=2), NewJob(b"b")])
     world.direct.dequeue_jobs("pings", 1)
     with losing(world, b"cancelJobs"):
-        assert client.cancel_jobs("pings", [waiting, running]) == 2
+        assert client.cancel_these("pings", [waiting, running]) == 2
     assert all(info.is_cancelled for info in world.direct.lookup([waiting, running]).values())
 
 

@@ -117,13 +117,13 @@ def test_a_cancelled_job_that_has_something_to_undo_stays_cancelled_unless_it_is
     asked, given_up = client.enqueue_jobs(OLD, [NewJob(b'{"$saga":{"steps":["pay"]}}', attempts=5)] * 2)
     claims = {job.descriptor: job.claim for job in client.dequeue_jobs(OLD, 2)}
     client.ack(OLD, failed=[Ack(name, claim, cancelled=name == given_up) for name, claim in claims.items()])
-    client.cancel_jobs(OLD, [asked])
+    client.cancel_these(OLD, [asked])
     assert client.move_these(Move(OLD, NEW, PENDING), [asked]) == 1
     [moved] = jobs_in(client, NEW, PENDING).values()
     assert moved.is_cancelled
     assert client.delete_these(NEW, [moved.descriptor], PENDING) == 1
     cancelled = client.enqueue_jobs(OLD, [NewJob(b"{}")])
-    client.cancel_jobs(OLD, cancelled)
+    client.cancel_these(OLD, cancelled)
     assert client.move_these(Move(OLD, NEW, FAILED, 3), [given_up, *cancelled]) == 2
     assert [(job.state, job.is_cancelled) for job in jobs_in(client, NEW, PENDING).values()] == [(PENDING, False)] * 2
 

@@ -147,7 +147,7 @@ def test_a_call_about_a_shard_that_one_server_does_not_know_yet_goes_to_another(
     first = ServerSet([Address.parse(server.address) for server in servers], chance=lambda: 0.0)
     with Client(first) as client:
         assert client.lookup([job])[job].state is JobState.PENDING
-        assert client.cancel_jobs(QUEUE, [job]) == 1
+        assert client.cancel_these(QUEUE, [job]) == 1
     with Client(servers[0].address, retries=0) as client, pytest.raises(ShardConnectionFailed, match="no shard '2'"):
         client.lookup([job])
 

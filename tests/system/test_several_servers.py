@@ -131,7 +131,7 @@ def test_all_servers_hear_of_a_job_that_is_to_stop_and_of_its_end(world):
         ends = [pool.submit(_ask, server, "lookupJobs", jobDescriptors=[job]) for server in others]
         hints = [pool.submit(_ask, server, "getCancelledJobs", sinceTimestampMillis=0) for server in others]
         wait_for(lambda: all(one.running() for one in ends + hints))
-        assert client.cancel_jobs("cancels", [job]) == 1
+        assert client.cancel_these("cancels", [job]) == 1
         assert all(job in hint.result()["jobDescriptors"] for hint in hints)
         client.ack("cancels", [Ack(job, claimed.claim)])
         assert {end.result()[job]["jobState"] for end in ends} == {int(JobState.SUCCEEDED)}

@@ -145,7 +145,7 @@ def test_wherever_a_cancelled_job_is_killed_what_was_done_is_undone_once(place, 
         is_there = JobState.IN_PROGRESS if lingers else JobState.PENDING
         wait_for(lambda name=name: lines_of(folder, name)["waits"] > 0, 60, lambda: worker.log[-5000:])
         wait_for(lambda it=descriptor, state=is_there: info(client, it).state is state, 60, lambda: worker.log[-5000:])
-        assert client.cancel_jobs("steps", [descriptor]) == 1
+        assert client.cancel_these("steps", [descriptor]) == 1
     await_all(client, started.values(), worker)
     for name, descriptor in started.items():
         where = journeys[name]

@@ -52,7 +52,7 @@ def test_a_running_job_stops_and_is_cancelled(client, folder, start, places):
     jobs = {kind: put(client, kind, queue) for kind, queue in QUEUES.items()}
     wait_for(lambda: {f"{kind} begin" for kind in jobs} <= set(ran(folder)), what=lambda: worker.log)
     for kind, job in jobs.items():  # long before a lease is renewed
-        assert client.cancel_jobs(QUEUES[kind], [job], status="by ada\n") == 1
+        assert client.cancel_these(QUEUES[kind], [job], status="by ada\n") == 1
         await_state(client, job, JobState.FAILED)
         [info] = client.lookup([job]).values()
         assert info.is_cancelled
@@ -74,7 +74,7 @@ def test_the_process_of_a_job_that_does_not_stop_is_killed_and_others_go_on(clie
     stubborn, neighbour = put(client, "Spins", "spins"), put(client, "Beats", "counts")
     wait_for(lambda: {"Spins begin", "Beats begin"} <= set(ran(folder)), what=lambda: worker.log)
     behind = put(client, "Spins", "spins")
-    client.cancel_jobs("spins", [stubborn, behind])
+    client.cancel_these("spins", [stubborn, behind])
     await_state(client, stubborn, JobState.FAILED)
     [info] = client.lookup([stubborn]).values()
     assert info.is_cancelled
@@ -85,7 +85,7 @@ def test_the_process_of_a_job_that_does_not_stop_is_killed_and_others_go_on(clie
     [after] = client.enqueue_jobs("touch", [NewJob(b'{"job":"Ends"}')])
     await_state(client, after, JobState.SUCCEEDED)
     assert figures(worker)["jobs_total", "spins", "Spins", "cancelled"] == 1
-    client.cancel_jobs("counts", [neighbour])
+    client.cancel_these("counts", [neighbour])
     await_state(client, neighbour, JobState.FAILED)
     assert worker.stop() == 0
 
@@ -95,7 +95,7 @@ def test_what_a_job_did_that_does_not_stop_is_undone_and_has_its_time(client, fo
     worker = start("--processes", 2, "--lease", 600, "--health", 0, modules=("stubborn",))
     stubborn = put(client, "SpinsInSaga", "spins")
     wait_for(lambda: "spins" in ran(folder), what=lambda: worker.log)
-    client.cancel_jobs("spins", [stubborn], status="by ada\n")
+    client.cancel_these("spins", [stubborn], status="by ada\n")
     await_state(client, stubborn, JobState.FAILED)
     assert ran(folder) == ["booked", "spins", "undo begins", "undone"]
     [info] = client.lookup([stubborn]).values()

@@ -191,7 +191,7 @@ def test_a_job_retried_by_hand_beside_its_successor_is_ended_after_its_run(serve
         with start() as worker:
             wait_for(lambda: runs(tmp_path, "end"), what=lambda: worker.log)
         [first] = waiting()
-        client.cancel_jobs("ticks", [first])
+        client.cancel_these("ticks", [first])
         with start() as worker:
             wait_for(waiting, what=lambda: worker.log)
             client.retry_these("ticks", [first], attempts=9)

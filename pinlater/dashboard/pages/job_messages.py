@@ -26,7 +26,7 @@ async def cancel(request: Request) -> Response:
     described = job_of(form_of(request))
     name = str(described)
     status = cancelled_status(f"by {who(request)} on the dashboard")
-    count = await app.client.cancel_jobs(described.queue, [name], status=status)
+    count = await app.client.cancel_these(described.queue, [name], status=status)
     audit(request, "cancel", name, count)
     app.changed(described.queue)
     return RedirectResponse(f"{path_of(name)}&done={'cancel' if count else 'unchanged'}", 303)

@@ -194,7 +194,7 @@ class PeriodicScheduler:
                     self._end(queue, descriptor, f"{stays.descriptor} is the periodic job of its class")
 
     def _end(self, queue: str, descriptor: str, reason: str) -> None:
-        self._pipeline.call(self._calls.cancel_jobs(queue, [descriptor], status=cancelled_status(reason)))
+        self._pipeline.call(self._calls.cancel_these(queue, [descriptor], status=cancelled_status(reason)))
         log.warning("%s was ended: %s", descriptor, reason)
 
     def _look_up(self, descriptors: list[str]) -> dict[str, JobInfo]:

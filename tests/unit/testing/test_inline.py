@@ -411,8 +411,8 @@ def test_a_cancellation_counts_and_tells_what_that_of_a_server_does(monkeypatch)
     with run_inline(Calls, Waits) as client:
         monkeypatch.setitem(globals(), "chain_client", client)
         parent = client.enqueue(Calls()).descriptor
-        assert client.cancel_jobs("calls", [parent, parent], status="no more") == 3
-        assert client.cancel_jobs("calls", [parent], status="no more") == 1, "it is cancelled"
+        assert client.cancel_these("calls", [parent, parent], status="no more") == 3
+        assert client.cancel_these("calls", [parent], status="no more") == 1, "it is cancelled"
         assert client.handle(parent).status().status == "no more"
         assert client.handle("calls:s1:p1:2").status().status == "cancelled with its parent\n"
         succeeded = client.enqueue(Waits(ends=True))
