@@ -184,7 +184,7 @@ def take(browser: Browser, base: str, paths: dict[str, str]) -> None:
             )
             page = context.new_page()
             page.goto("/")
-            page.wait_for_function("!document.querySelector('main').innerText.includes('Looking for what is wrong')")
+            page.locator("main").filter(has_not_text="Looking for what is wrong").wait_for()
             for name, path in paths.items():
                 page.goto(path)
                 page.wait_for_timeout(PATIENCE_MS)

@@ -56,6 +56,8 @@ def link_of(finding: Finding, *, can_search: bool = True) -> FindingLink:
     if kind is Kind.CLASS_FLOOD:
         job = finding.job if can_search else ""
         return FindingLink(address("/jobs", {"queue": queue, "state": "pending", "class": job}), "Jobs")
+    if kind is Kind.KEY_HELD:
+        return FindingLink(address("/job", {"id": finding.subject}), "Job")
     if kind is Kind.KEY_FLOOD:
         return FindingLink(address("/jobs", {"queue": queue, "state": "scheduled"}), "Jobs")
     return FindingLink(f"/queues/{queue}" if queue else "/workers", "Queue" if queue else "Workers")

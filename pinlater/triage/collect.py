@@ -101,7 +101,7 @@ class Collector:
             not_told.append("periodic jobs of deep queues")
         groups: list[FailureGroup] = await _told(self._groups(queues), [], "failure groups", not_told)
         recent, last_minute, before = await self._flows(queues, at_ms, not_told)
-        samples = await self._sampler.sample(settings, depths, recent, server, at_ms)
+        samples = await self._sampler.sample(settings, depths, recent, server, workers=workers or (), at_ms=at_ms)
         return Readings(
             at_ms=at_ms,
             settings=settings,
@@ -114,6 +114,7 @@ class Collector:
             groups=groups[:MOST_GROUPS],
             periodic=periodic.jobs,
             keys=samples.keys,
+            holds=samples.holds,
             classes=samples.classes,
             server=server,
             answer_seconds=answer_seconds,

@@ -42,6 +42,7 @@ class Kind(StrEnum):
     FAILING = "failing"
     GIVEN_UP = "given_up"
     PAUSED = "paused"
+    KEY_HELD = "key_held"
     KEY_FLOOD = "key_flood"
     CLASS_FLOOD = "class_flood"
     BACKLOG = "backlog"

@@ -128,6 +128,29 @@ def backlog(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
         )
 
 
+def key_held(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
+    """Find running jobs that have long held up others of their key."""
+    for queue, hold in sorted(readings.holds.items()):
+        seconds = readings.age_seconds(hold.since_ms)
+        if seconds < thresholds.backlog_seconds:
+            continue
+        yield Finding(
+            Kind.KEY_HELD,
+            Severity.WARNING,
+            hold.descriptor,
+            f"A job of queue {queue} holds up others of its key",
+            f"Job {hold.descriptor} has been running for {span(seconds)}, and {jobs(hold.waiting)} of its key "
+            f"{shortened(hold.key, 60)} {'waits' if hold.waiting == 1 else 'wait'} until it ends.",
+            "See whether it hangs: its progress, and the stacks that kill -USR2 of its worker's master logs. Cancel it "
+            "if it does; timeout or stall_after of its class ends such jobs in future.",
+            f"pinlater lookup {hold.descriptor}",
+            hold.since_ms,
+            queue,
+            numbers={"jobs": hold.waiting, "seconds": seconds},
+            affected=hold.waiting,
+        )
+
+
 def key_flood(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
     """Find queues in which most waiting jobs have the same key."""
     for queue, sample in sorted(readings.keys.items()):

@@ -84,6 +84,22 @@ class KeySample(NamedTuple):
         return self.jobs / self.sampled if self.sampled else 0.0
 
 
+class KeyHold(NamedTuple):
+    """A running job that others of its key wait for.
+
+    Attributes:
+        descriptor: the job.
+        key: its key.
+        since_ms: since when it has been running, epoch milliseconds by the store's clock.
+        waiting: number of jobs that wait for the key, as far as they were looked at.
+    """
+
+    descriptor: str
+    key: str
+    since_ms: int
+    waiting: int
+
+
 class ClassSample(NamedTuple):
     """The most frequent class among some pending jobs of a queue.
 
@@ -183,6 +199,7 @@ class Readings:
         groups: groups of failed jobs, the largest first.
         periodic: periodic jobs.
         keys: queue -> its most frequent key, for deep queues.
+        holds: queue -> the job that has run longest of those that others of their key wait for.
         classes: queue -> its most frequent class, for deep queues that several classes share.
         server: figures from a server's metrics; None if unavailable.
         missing_shards: shards that do not answer, if ``server`` is None.
@@ -202,6 +219,7 @@ class Readings:
     groups: Sequence[FailureGroup] = ()
     periodic: Sequence[PeriodicJob] = ()
     keys: Mapping[str, KeySample] = field(default_factory=dict)
+    holds: Mapping[str, KeyHold] = field(default_factory=dict)
     classes: Mapping[str, ClassSample] = field(default_factory=dict)
     server: ServerReading | None = None
     missing_shards: Collection[str] = ()

@@ -27,6 +27,7 @@ RULES: tuple[Rule, ...] = (
     failure_rules.failing,
     failure_rules.given_up,
     queue_rules.paused,
+    queue_rules.key_held,
     queue_rules.key_flood,
     queue_rules.class_flood,
     queue_rules.backlog,

@@ -14,7 +14,8 @@ from pinlater.model.jobs import JobInfo
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
 from pinlater.model.statistics import HOUR, StatisticsKind
-from pinlater.triage.readings import ClassSample, Depth, Flow, KeySample, ServerReading
+from pinlater.model.workers import WorkerReport
+from pinlater.triage.readings import ClassSample, Depth, Flow, KeyHold, KeySample, ServerReading
 
 MOST_SAMPLED = 5
 """Maximum number of queues to sample: the deepest ones."""
@@ -29,16 +30,20 @@ _USUAL_SECONDS = 300.0
 _SAMPLE = 200
 _LOOKED_UP = 100
 _DEEP = 100
+_LONG_MS = 60_000
+_MOST_HOLDS = 20
+"""Maximum number of running jobs to look up: those that have run longest of the queues in which jobs wait for a key."""
 
 _UsualShares = Mapping[str, float]
 """Class -> its share of a queue's attempts."""
 
 
 class WaitingSamples(NamedTuple):
-    """By queue, the most frequent key and class of its waiting jobs."""
+    """By queue: the most frequent key and class of its waiting jobs, and the job that most holds up its key."""
 
     keys: Mapping[str, KeySample]
     classes: Mapping[str, ClassSample]
+    holds: Mapping[str, KeyHold]
 
 
 class WaitingSampler:
@@ -58,6 +63,8 @@ class WaitingSampler:
         depths: Mapping[str, Depth],
         recent: Mapping[str, Flow] | None,
         server: ServerReading | None,
+        *,
+        workers: Sequence[WorkerReport],
         at_ms: int,
     ) -> WaitingSamples:
         """Sample the queues with the most waiting jobs.
@@ -67,6 +74,7 @@ class WaitingSampler:
             depths: queues whose due jobs are counted.
             recent: flows of the last minutes; None if unknown.
             server: figures from a server's metrics; None if unavailable.
+            workers: reports of the workers.
             at_ms: now, epoch milliseconds.
         """
         waiting = Counter({queue: depth.due for queue, depth in depths.items()})
@@ -75,7 +83,41 @@ class WaitingSampler:
         deepest = [queue for queue, number in waiting.most_common(MOST_SAMPLED) if number >= _DEEP]
         jobs = {queue: await self._jobs(queue) for queue in deepest}
         keys = {queue: sample for queue in deepest if (sample := _key_sample(jobs[queue], by_key.get(queue, 0)))}
-        return WaitingSamples(keys, await self._class_samples(jobs, waiting, at_ms))
+        held_up = {queue for queue, number in by_key.items() if number}
+        return WaitingSamples(
+            keys, await self._class_samples(jobs, waiting, at_ms), await self._holds(held_up, workers, at_ms)
+        )
+
+    async def _holds(self, queues: Collection[str], workers: Sequence[WorkerReport], at_ms: int) -> dict[str, KeyHold]:
+        """Return the job of each queue that has run longest of those that others of their key wait for."""
+        since_ms = {
+            job.descriptor: (job.since_ms or at_ms) - (report.clock_ahead_ms or 0)
+            for report in workers
+            for process in report.processes
+            for job in process.jobs
+            if _queue_of(job.descriptor) in queues
+        }
+        longest = [
+            name for name in sorted(since_ms, key=lambda name: since_ms[name]) if at_ms - since_ms[name] >= _LONG_MS
+        ]
+        infos = await self._client.lookup(longest[:_MOST_HOLDS]) if longest else {}
+        found: dict[str, KeyHold] = {}
+        for name in longest[:_MOST_HOLDS]:
+            queue, info = _queue_of(name), infos.get(name)
+            if queue in found or info is None or info.key is None or info.state is not JobState.IN_PROGRESS:
+                continue
+            waiting = await self._waiting_for(queue, info.key.text)
+            if waiting:
+                found[queue] = KeyHold(name, info.key.text, since_ms[name], waiting)
+        return found
+
+    async def _waiting_for(self, queue: str, key: str) -> int:
+        """Return how many jobs wait for a key, as far as one page of them shows."""
+        try:
+            page = await self._client.scan(queue, JobState.PENDING, key=key, limit=_SAMPLE)
+        except QueueNotFound:  # deleted in the meantime
+            return 0
+        return sum(info.waits_for_key for info in page.jobs)
 
     async def _waiting_for_key(
         self, settings: Mapping[str, QueueSettings], recent: Mapping[str, Flow], server: ServerReading | None
@@ -161,3 +203,7 @@ def _key_sample(jobs: Sequence[JobInfo], waiting: int) -> KeySample | None:
     """Return the most frequent key of some pending jobs; None if they have none."""
     keys = Counter(info.key.text for info in jobs if info.key is not None)
     return KeySample(*keys.most_common(1)[0], len(jobs), waiting) if keys else None
+
+
+def _queue_of(descriptor: str) -> str:
+    return descriptor.partition(":")[0]

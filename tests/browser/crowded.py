@@ -34,7 +34,7 @@ def fill(client, server):
     failing = client.enqueue_jobs(QUEUE, [NewJob(body, attempts=attempts) for attempts in (1, 1, 5)])
     for claimed in client.dequeue_jobs(QUEUE, 3):
         client.ack(QUEUE, failed=[Ack(claimed.descriptor, claimed.claim, status_of(ERROR, HOST), 3600)])
-    [running] = client.enqueue_jobs(QUEUE, [NewJob(body)])
+    [running] = client.enqueue_jobs(QUEUE, [NewJob(body, key=JobKey(KEY, 1))])
     client.dequeue_jobs(QUEUE, 1, lease=3600)
     client.enqueue_jobs(QUEUE, [*waiting, NewJob(body, run_after_ms=now_ms + 3_600_000), _periodic(now_ms)])
     for ahead_ms in (0, 900_000):
@@ -44,6 +44,7 @@ def fill(client, server):
         "/queues/{queue}": f"/queues/{QUEUE}",
         "/jobs": f"/jobs?queue={QUEUE}&state=failed",
         "/jobs of all": f"/jobs?queue={QUEUE}&state=pending",
+        "/jobs of a key": f"/jobs?queue={QUEUE}&key={KEY}",
         "/job": f"/job?id={failing[0]}",
         "/job that runs": f"/job?id={running}",
         "/job that is retried": f"/job?id={failing[2]}",

@@ -12,7 +12,7 @@ from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
 from pinlater.model.workers import UnknownJobs
 from pinlater.triage.findings import Kind
-from pinlater.triage.readings import ClassSample, Flow, KeySample, ServerReading, ShardReading, StoreCalls
+from pinlater.triage.readings import ClassSample, Flow, KeyHold, KeySample, ServerReading, ShardReading, StoreCalls
 from pinlater.triage.rules import RULES
 from tests.unit.triage.readings import NOW_MS, THRESHOLDS, process, readings, worker
 
@@ -40,6 +40,7 @@ EVERYTHING = readings(
         worker(host="d", queueless=[UnknownJobs("served", "Follows", 3, NOW_MS)]),
     ],
     keys={"served": KeySample("a", 200, 200, 5000)},
+    holds={"served": KeyHold("served:s1:p1:7", "a", 1, 3)},
     classes={"served": ClassSample("Mail", 200, 200, 5000, 0.1)},
     periodic=[periodic("Late", 600, 0), periodic("Failed", 0, 2)],
     groups=[group("served", "crash #: x", given_up=1), group("email", "OSError", retrying=50)],

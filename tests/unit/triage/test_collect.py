@@ -14,9 +14,10 @@ from pinlater.model.messages import CancelledJobs
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
 from pinlater.model.statistics import Statistics, StatisticsKind
+from pinlater.model.workers import RunningJob, WorkerProcess, WorkerReport
 from pinlater.triage import collect
 from pinlater.triage.collect import MOST_COUNTED, Collector
-from pinlater.triage.readings import ClassSample, Depth, Flow, KeySample, ServerReading
+from pinlater.triage.readings import ClassSample, Depth, Flow, KeyHold, KeySample, ServerReading
 from pinlater.triage.waiting_samples import FEW_QUEUES, MOST_SAMPLED
 from tests.unit.triage.readings import NOW_MS
 
@@ -146,6 +147,41 @@ def test_without_any_of_the_queues_those_of_others_are_not_searched():
     client = FakeVerbs(["email"])
     assert collected(client, ["deleted"]).settings == {}
     assert client.asked["periodic_jobs"] == 0
+
+
+class KeysAreHeld(FakeVerbs):
+    """A service whose worker, with a clock ten seconds ahead, runs jobs that others of their key wait for."""
+
+    async def workers(self):
+        jobs = [
+            RunningJob(f"{queue}:s1:p1:{number}", NOW_MS + 10_000 - number * 1000)
+            for queue in (*self.queues, "another")
+            for number in range(40, 100)
+        ]
+        process = WorkerProcess(8, queues=self.queues, jobs=jobs)
+        return [WorkerReport("a", "web1", processes=[process], sent_ms=NOW_MS + 10_000, reported_ms=NOW_MS)]
+
+    async def lookup(self, descriptors, **_):
+        self.asked["lookup"] += 1
+        self.asked["looked up"] += len(descriptors)
+        return {
+            name: JobInfo(name, JobState.IN_PROGRESS, 2, 2, key=None if name.endswith("99") else JobKey(name[-2:]))
+            for name in descriptors
+        }
+
+    async def scan(self, queue, state, *, key=None, limit, future=False):
+        self.asked["scan"] += 1
+        waiting = [JobInfo("x", state, 2, 2, waits_for_key=place < 3) for place in range(4)]
+        return Page(waiting if key != "98" else waiting[3:], None)
+
+
+def test_jobs_that_have_long_held_up_others_of_their_key_are_looked_up():
+    client = KeysAreHeld(["email"], due=0, waiting_for_key=3)
+    assert collected(client).holds == {"email": KeyHold("email:s1:p1:97", "97", NOW_MS - 97_000, 3)}
+    assert (client.asked["lookup"], client.asked["looked up"], client.asked["scan"]) == (1, 20, 2)
+    idle = KeysAreHeld(["email"], due=0)
+    assert collected(idle).holds == {}
+    assert idle.asked["lookup"] == 0, "no job waits for its key"
 
 
 def test_keys_are_counted_where_that_is_cheap_or_known():

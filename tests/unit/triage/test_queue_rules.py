@@ -4,11 +4,25 @@ import pytest
 
 from pinlater.model.queues import QueueSettings
 from pinlater.model.workers import QueueLoad
-from pinlater.triage.queue_rules import backlog, class_flood, key_flood, no_worker, paused, pool_gone
-from pinlater.triage.readings import ClassSample, Depth, Flow, KeySample
+from pinlater.triage.queue_rules import backlog, class_flood, key_flood, key_held, no_worker, paused, pool_gone
+from pinlater.triage.readings import ClassSample, Depth, Flow, KeyHold, KeySample
 from tests.unit.triage.readings import NOW_MS, found, kinds, process, readings, worker
 
 PAUSED = {"email": QueueSettings(is_paused=True)}
+
+
+def test_a_running_job_holds_up_the_others_of_its_key():
+    def held(minutes, waiting=3):
+        hold = KeyHold("email:s1:p1:7", "ada", NOW_MS - minutes * 60_000, waiting)
+        return found(key_held, readings(holds={"email": hold}))
+
+    assert held(9) == []
+    [finding] = held(11)
+    assert (finding.severity, finding.queue, finding.affected) == ("warning", "email", 3)
+    assert finding.sentence.startswith(
+        "Job email:s1:p1:7 has been running for 11 minutes, and 3 jobs of its key ada wait until it ends."
+    )
+    assert "1 job of its key ada waits until" in held(11, waiting=1)[0].sentence
 
 
 def test_due_jobs_and_nobody_to_take_them():
