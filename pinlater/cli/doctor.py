@@ -65,7 +65,7 @@ def parse_url(text: str) -> str:
     metavar="URL",
     envvar="PINLATER_ADMIN",
     help="Admin port of a server, such as http://127.0.0.1:9999. The command then also checks the server's metrics of "
-    "the store, and uses its settings WARN_….  [env: PINLATER_ADMIN]",
+    "the store and of its TLS certificate, and uses its settings WARN_….  [env: PINLATER_ADMIN]",
 )
 @click.option(
     "--level",
