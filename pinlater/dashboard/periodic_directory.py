@@ -86,3 +86,11 @@ class PeriodicDirectory:
         for job in jobs:
             if len(self._queue_by_job) < _MOST_KNOWN:
                 self._queue_by_job[job.info.descriptor] = job.queue
+
+
+async def current(client: AsyncVerbs, jobs: Sequence[PeriodicJob]) -> list[PeriodicJob]:
+    """Return jobs as they are now, since found ones are cached for longer; those that are gone are left out."""
+    names = [job.info.descriptor for job in jobs]
+    known = await client.lookup(names, include_body=True) if names else {}
+    found = [periodic_job(job.queue, known[name]) for job, name in zip(jobs, names, strict=True) if name in known]
+    return [job for job in found if job is not None]

@@ -13,6 +13,7 @@ from pinlater.dashboard.app_state import get_app_state, known_queue
 from pinlater.dashboard.failing_groups import COUNTED_TO, MOST_GROUPS, ORDERS, SELECTIONS, failing_groups
 from pinlater.dashboard.forms import RequestRefused, query_text
 from pinlater.dashboard.paging import page_of
+from pinlater.dashboard.periodic_directory import current
 from pinlater.dashboard.render import page
 
 _PATIENCE_SECONDS = 0.3
@@ -40,7 +41,8 @@ async def failing(request: Request) -> Response:
     list_page = page_of(request, rows)
     of_shown = frozenset(row.group.queue for row in list_page.rows)
     trends = await app.failure_trends.get_within(of_shown, _PATIENCE_SECONDS) or {}
-    periodic = await app.periodic.get_within(queue, _PATIENCE_SECONDS) or PeriodicJobs([], set())
+    known = await app.periodic.get_within(queue, _PATIENCE_SECONDS)
+    periodic = known or PeriodicJobs([], set())
     periodic_jobs = [one for one in periodic.jobs if one.failures and job.lower() in one.name.lower()]
     fields = {"queue": queue, "class": job, "show": selection.name, "sort": order.name}
     return page(
@@ -61,8 +63,9 @@ async def failing(request: Request) -> Response:
         is_cut=len(found) >= MOST_GROUPS,
         most_groups=MOST_GROUPS,
         counted_to=COUNTED_TO,
-        periodic=periodic_jobs[:_MOST_PERIODIC],
+        periodic=[one for one in await current(app.client, periodic_jobs[:_MOST_PERIODIC]) if one.failures],
         more_periodic=max(len(periodic_jobs) - _MOST_PERIODIC, 0),
+        is_searching=known is None,
         unseen=sorted(periodic.left_out),
         list_page=list_page,
         link=lambda **changed: address("/failing", fields | changed, _DEFAULTS),

@@ -18,6 +18,7 @@ from pinlater.dashboard.audit import audit
 from pinlater.dashboard.forms import RequestRefused, query_text
 from pinlater.dashboard.pages.job import job_of
 from pinlater.dashboard.paging import page_of
+from pinlater.dashboard.periodic_directory import current
 from pinlater.dashboard.render import page
 
 _PATIENCE_SECONDS = 1.0
@@ -138,9 +139,6 @@ def _place(row: _Row) -> tuple[int, float, str, str]:
 
 
 async def _refreshed(app: AppState, rows: Sequence[_Row]) -> list[_Row]:
-    """Return the rows with the current state of their jobs, since the list of jobs is cached for longer."""
-    names = [row.job.info.descriptor for row in rows]
-    known = await app.client.lookup(names, include_body=True) if names else {}
-    now_ms = int(time.time() * 1000)
-    fresh = [periodic_job(row.job.queue, known[name]) for row, name in zip(rows, names, strict=True) if name in known]
-    return [_row(job, now_ms) for job in fresh if job is not None]
+    """Return the rows with the current state of their jobs."""
+    jobs, now_ms = await current(app.client, [row.job for row in rows]), int(time.time() * 1000)
+    return [_row(job, now_ms) for job in jobs]

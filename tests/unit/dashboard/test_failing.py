@@ -5,8 +5,9 @@ import re
 import pytest
 
 from pinlater.client.async_client import AsyncClient
-from pinlater.dashboard import failing_groups, paging
+from pinlater.dashboard import failing_groups, pages, paging
 from pinlater.dashboard.pages import failing
+from pinlater.dashboard.periodic_directory import PeriodicDirectory
 from pinlater.model.failure_groups import FailureGroup, failure_of
 from pinlater.model.state import JobState
 from pinlater.model.statistics import Statistics, StatisticsKind
@@ -129,6 +130,27 @@ def test_a_periodic_job_that_fails_is_said_to_run_while_it_does(browser, client)
     assert len(client.dequeue_jobs("pins", 1)) == 1
     periodic = browser.get("/failing").text.partition('id="periodic"')[2].partition("</section>")[0]
     assert "running" in periodic
+
+
+def test_a_periodic_job_that_fails_is_shown_as_it_is_now_however_long_ago_it_was_found(
+    local_server, client, monkeypatch
+):
+    async def find(_self, _queue=""):  # as a page finds it that caches what was found
+        return first
+
+    plant(client, "Bill", due_in_ms=-1000, run=3, failures=2, error="ValueError: no rate for EUR")
+    first = client.periodic_jobs()
+    monkeypatch.setattr(PeriodicDirectory, "find", find)
+    assert len(client.dequeue_jobs("pins", 1)) == 1
+    with dashboard(local_server.address) as browser:
+        assert "running" in browser.get("/failing").text.partition('id="periodic"')[2].partition("</section>")[0]
+
+
+def test_a_search_for_periodic_jobs_that_takes_long_is_not_taken_for_a_good_end(browser, client, monkeypatch):
+    plant(client, "Bill", run=3, failures=2, error="ValueError: no rate for EUR")
+    assert "Looking for periodic jobs" not in browser.get("/failing").text
+    monkeypatch.setattr(pages.failing, "_PATIENCE_SECONDS", 0.0)
+    assert "Looking for periodic jobs that fail" in browser.get("/failing?queue=pins").text
 
 
 @pytest.mark.parametrize(
