@@ -17,8 +17,12 @@ class FindingLink(NamedTuple):
 
 
 STORE_KINDS = {
-    *(Kind.SERVER_AWAY, Kind.SERVER_NOT_READY, Kind.SHARD_AWAY),
-    *(Kind.STORE_FULL, Kind.STORE_SLOW, Kind.CERTIFICATE_ENDS),
+    Kind.SERVER_AWAY,
+    Kind.SERVER_NOT_READY,
+    Kind.SHARD_AWAY,
+    Kind.STORE_FULL,
+    Kind.STORE_SLOW,
+    Kind.CERTIFICATE_ENDS,
 }
 """Findings about the server and its store, which the Server page shows, too."""
 

@@ -58,8 +58,12 @@ _KINDS = list(Kind)
 
 _EVERY_JOB = frozenset(
     {
-        *(Kind.SERVER_AWAY, Kind.SERVER_NOT_READY, Kind.SHARD_AWAY),
-        *(Kind.STORE_FULL, Kind.STORE_SLOW, Kind.CERTIFICATE_ENDS),
+        Kind.SERVER_AWAY,
+        Kind.SERVER_NOT_READY,
+        Kind.SHARD_AWAY,
+        Kind.STORE_FULL,
+        Kind.STORE_SLOW,
+        Kind.CERTIFICATE_ENDS,
     },
 )
 """Kinds that concern all jobs, however many there are."""
