@@ -16,10 +16,23 @@ _MOST_FIELD_CHARACTERS = 500
 _STDERR = 2
 
 
+class StderrHandler(logging.StreamHandler[TextIO]):
+    """Drops lines that cannot be written, as on a full disk.
+
+    The standard handler would report that on stderr, too. The interpreter would try to write the report at its end, and
+    exit with 120.
+    """
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
+        """Report an error of logging as usual, but not of writing."""
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
+
+
 def configure_logging(
     level: str,
     formatter: logging.Formatter,
-    new_handler: Callable[[TextIO | None], logging.Handler] = logging.StreamHandler,
+    new_handler: Callable[[TextIO | None], logging.Handler] = StderrHandler,
 ) -> None:
     """Log everything to standard error.
 

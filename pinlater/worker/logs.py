@@ -7,10 +7,9 @@ import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from contextvars import ContextVar
-from typing import TextIO
 
 from pinlater.errors import JobTimeout, StepTimeout
-from pinlater.logs import JsonFormatter, UtcFormatter, configure_logging, no_extra_fields
+from pinlater.logs import JsonFormatter, StderrHandler, UtcFormatter, configure_logging, no_extra_fields
 
 _LINE = "%(asctime)s %(levelname)s %(process)d%(job)s %(message)s"
 
@@ -49,7 +48,7 @@ class JobFormatter(UtcFormatter):
         return super().format(record)
 
 
-class LineHandler(logging.StreamHandler[TextIO]):
+class LineHandler(StderrHandler):
     """A stream handler that survives the exception of a job's time limit, which may be raised anywhere."""
 
     def handle(self, record: logging.LogRecord) -> bool:
