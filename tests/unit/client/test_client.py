@@ -186,7 +186,7 @@ def test_it_fails_over_when_its_server_dies(serve, connect):
 
 def test_nobody_there_names_every_server(connect):
     first, second = free_address(), free_address()
-    with connect(first, second, timeout=10) as client, pytest.raises(ServerUnavailable) as caught:
+    with connect(first, second, patience=0.2) as client, pytest.raises(ServerUnavailable) as caught:
         client.queue_names()
     assert f"{first}: connection refused" in caught.value.reasons
     assert f"{second}: connection refused" in caught.value.reasons
@@ -194,7 +194,7 @@ def test_nobody_there_names_every_server(connect):
 
 def test_the_last_line_of_a_traceback_says_what_to_do(connect):
     address = free_address()
-    with connect(address, timeout=10) as client, pytest.raises(NotConnected) as caught:
+    with connect(address, patience=0.2) as client, pytest.raises(NotConnected) as caught:
         client.queue_names()
     assert str(caught.value) == (
         f"cannot reach {address}: connection refused; is pinlater-server running? "
@@ -204,7 +204,7 @@ def test_the_last_line_of_a_traceback_says_what_to_do(connect):
 
 
 def test_a_traceback_leads_from_the_caller_to_the_client_and_no_further(connect):
-    with connect(free_address(), timeout=10) as client, pytest.raises(NotConnected) as caught:
+    with connect(free_address(), patience=0.2) as client, pytest.raises(NotConnected) as caught:
         client.queue_names()
     files = [Path(frame.filename) for frame in traceback.extract_tb(caught.tb)]
     assert files[0] == Path(__file__)
