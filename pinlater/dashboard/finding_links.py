@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pinlater.dashboard.addresses import address
 from pinlater.model.class_name import NO_CLASS
-from pinlater.triage.findings import Finding, Kind
+from pinlater.triage.findings import STORE_KINDS, Finding, Kind
 
 
 class FindingLink(NamedTuple):
@@ -15,16 +15,6 @@ class FindingLink(NamedTuple):
     path: str
     label: str
 
-
-STORE_KINDS = {
-    Kind.SERVER_AWAY,
-    Kind.SERVER_NOT_READY,
-    Kind.SHARD_AWAY,
-    Kind.STORE_FULL,
-    Kind.STORE_SLOW,
-    Kind.CERTIFICATE_ENDS,
-}
-"""Findings about the server and its store, which the Server page shows, too."""
 
 _FAILURES = {Kind.POISON, Kind.FAILING, Kind.GIVEN_UP}
 _WORKER = {Kind.WORKER_SILENT, Kind.MEMORY_GROWS, Kind.CLOCK_OFF}

@@ -56,7 +56,7 @@ class Kind(StrEnum):
 _SEVERITIES = list(Severity)
 _KINDS = list(Kind)
 
-_EVERY_JOB = frozenset(
+STORE_KINDS = frozenset(
     {
         Kind.SERVER_AWAY,
         Kind.SERVER_NOT_READY,
@@ -66,7 +66,7 @@ _EVERY_JOB = frozenset(
         Kind.CERTIFICATE_ENDS,
     },
 )
-"""Kinds that concern all jobs, however many there are."""
+"""Kinds about the server and its store; they concern all jobs, however many there are."""
 
 _MEASURES = {
     Kind.STORE_SLOW: "seconds",
@@ -135,7 +135,7 @@ def sickest_first(findings: Iterable[Finding]) -> list[Finding]:
 def _rank(finding: Finding) -> tuple[int, float, float, int, float, str]:
     return (
         _SEVERITIES.index(finding.severity),
-        -inf if finding.kind in _EVERY_JOB else -finding.affected,
+        -inf if finding.kind in STORE_KINDS else -finding.affected,
         inf if finding.since_ms is None else finding.since_ms,
         _KINDS.index(finding.kind),
         _measure(finding),

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from pinlater.errors import NotConnected, PinLaterError, ServerError
-from pinlater.triage.findings import Finding, Kind, Severity
+from pinlater.triage.findings import STORE_KINDS, Finding, Kind, Severity
 from pinlater.triage.readings import Readings, ShardReading, StoreCalls
 from pinlater.triage.texts import shortened, size, span
 from pinlater.triage.thresholds import Thresholds
@@ -18,9 +18,7 @@ _ALMOST_FULL = 0.25
 """Below this fraction of the threshold, a shard may be full at any moment."""
 
 
-OF_METRICS = frozenset(
-    {Kind.SERVER_NOT_READY, Kind.SHARD_AWAY, Kind.STORE_FULL, Kind.STORE_SLOW, Kind.CERTIFICATE_ENDS}
-)
+OF_METRICS = STORE_KINDS - {Kind.SERVER_AWAY}
 """Kinds of findings that come from a server's metrics."""
 
 

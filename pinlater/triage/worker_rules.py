@@ -13,7 +13,7 @@ from pinlater.client.unknown_classes import (
 )
 from pinlater.model.class_name import NO_CLASS
 from pinlater.model.silence import silent_since_ms
-from pinlater.model.workers import WorkerProcess, WorkerReport
+from pinlater.model.workers import UnknownJobs, WorkerProcess, WorkerReport
 from pinlater.triage.findings import Finding, Kind, Severity
 from pinlater.triage.readings import Readings
 from pinlater.triage.texts import jobs, shortened, size, span, times
@@ -32,14 +32,12 @@ def unknown_class(readings: Readings, _: Thresholds) -> Iterator[Finding]:
             if is_classless
             else "they do not know the class, or cannot read its fields, as the status of such a job says"
         )
-        ago = span(readings.age_seconds(unknown.last_ms or readings.at_ms))
         yield Finding(
             Kind.UNKNOWN_CLASS,
             Severity.CRITICAL,
             f"{unknown.queue} {unknown.name}",
             f"No worker of queue {unknown.queue} can read {what}",
-            f"Workers have given back {what} in queue {unknown.queue} {times(unknown.returned or 0)}, the last time "
-            f"{ago} ago: {why}.",
+            f"{_given_back(unknown, what, readings)}: {why}.",
             f"{deployment_for(shortened(unknown.name, 80))} Until then the jobs wait; after the workers' "
             "--unknown-after they fail.",
             f"pinlater scan {unknown.queue} --future" if is_classless else f"pinlater workers --queue {unknown.queue}",
@@ -84,14 +82,13 @@ def missing_queue(readings: Readings, _: Thresholds) -> Iterator[Finding]:
         if waiting.queue not in readings.settings:
             continue
         what = jobs_of_class(shortened(waiting.name, 80))
-        ago = span(readings.age_seconds(waiting.last_ms or readings.at_ms))
         yield Finding(
             Kind.MISSING_QUEUE,
             Severity.WARNING,
             f"{waiting.queue} {waiting.name}",
             f"{what[:1].upper()}{what[1:]} in queue {waiting.queue} wait for a queue that does not exist",
-            f"Workers have given back {what} in queue {waiting.queue} {times(waiting.returned or 0)}, the last time "
-            f"{ago} ago: they enqueue others in a queue that does not exist. The status of such a job names it.",
+            f"{_given_back(waiting, what, readings)}: they enqueue others in a queue that does not exist. The status "
+            "of such a job names it.",
             "Create that queue (pinlater create-queue), or deploy code with its right name. Until then the jobs wait; "
             "after the workers' --unknown-after they fail.",
             f"pinlater scan {waiting.queue} --future",
@@ -172,6 +169,12 @@ def memory_grows(readings: Readings, thresholds: Thresholds) -> Iterator[Finding
             worker=report.id,
             numbers={"bytes": now, "start_bytes": start, "grown_bytes": now - start, "ended": ended},
         )
+
+
+def _given_back(jobs_of: UnknownJobs, what: str, readings: Readings) -> str:
+    ago = span(readings.age_seconds(jobs_of.last_ms or readings.at_ms))
+    number = times(jobs_of.returned or 0)
+    return f"Workers have given back {what} in queue {jobs_of.queue} {number}, the last time {ago} ago"
 
 
 def _growth(process: WorkerProcess, thresholds: Thresholds) -> int:

@@ -24,14 +24,13 @@ from pinlater.dashboard.figures import (
     ServerFigures,
     ShardHealth,
 )
-from pinlater.dashboard.finding_links import STORE_KINDS
 from pinlater.dashboard.formatting import duration
 from pinlater.dashboard.forms import query_text
 from pinlater.dashboard.render import page
 from pinlater.dashboard.space_rows import space_rows
 from pinlater.errors import PinLaterError
 from pinlater.model.histogram import Histogram
-from pinlater.triage.findings import Finding
+from pinlater.triage.findings import STORE_KINDS, Finding
 
 _MOST_SHARDS = 200
 _ABOUT_A_MINUTE_SECONDS = 55.0
