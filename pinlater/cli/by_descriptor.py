@@ -8,19 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinlater.cli.command import Session, check_descriptors, command
+from pinlater.cli.command import Session, command
 from pinlater.cli.done_notes import noting_done
 from pinlater.cli.output import print_json, some_jobs, state_text, visible
 from pinlater.cli.retry import ATTEMPTS_OF_RETRY
 from pinlater.client.waits import awaited_events
 from pinlater.durations import DURATION, parse_duration
-from pinlater.errors import EXIT_UNAVAILABLE, JobError, JobUnfinished
+from pinlater.errors import EXIT_UNAVAILABLE, JobError, JobUnfinished, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
     from pinlater.client.client import Client
     from pinlater.model.jobs import JobInfo
+
+
+def _descriptor(text: str) -> str:
+    """Return a descriptor; people also give the name of a queue.
+
+    Raises:
+        click.BadParameter: it is no descriptor.
+    """
+    try:
+        return str(JobDescriptor.parse(text))
+    except UnknownError:
+        raise click.BadParameter(
+            f"{text[:200]!r} is no descriptor of a job, such as email:s1:p1:42. For the jobs of a queue: pinlater "
+            "scan, cancel-jobs and retry-failed."
+        ) from None
 
 
 @command(
@@ -30,7 +45,7 @@ if TYPE_CHECKING:
     pinlater cancel email:s1:p1:42 email:s1:p1:43 --reason "wrong list" --json
     """,
 )
-@click.argument("descriptors", nargs=-1, required=True, callback=check_descriptors)
+@click.argument("descriptors", nargs=-1, required=True, type=_descriptor)
 @click.option("--reason", default="", help="Text for the status of the jobs.")
 def cancel(session: Session, /, *, descriptors: tuple[str, ...], reason: str) -> int:
     """Cancel jobs and their children, by descriptor.
@@ -49,7 +64,7 @@ def cancel(session: Session, /, *, descriptors: tuple[str, ...], reason: str) ->
     pinlater run-now email:s1:p1:42
     """,
 )
-@click.argument("descriptors", nargs=-1, required=True, callback=check_descriptors)
+@click.argument("descriptors", nargs=-1, required=True, type=_descriptor)
 def run_now(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
     """Make scheduled jobs due now, by descriptor.
 
@@ -70,7 +85,7 @@ def run_now(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
     pinlater retry email:s1:p1:42 email:s1:p1:43 --attempts 3
     """,
 )
-@click.argument("descriptors", nargs=-1, required=True, callback=check_descriptors)
+@click.argument("descriptors", nargs=-1, required=True, type=_descriptor)
 @ATTEMPTS_OF_RETRY
 def retry(session: Session, /, *, descriptors: tuple[str, ...], attempts: int) -> int:
     """Retry failed jobs, by descriptor: make them pending again.
@@ -93,7 +108,7 @@ def retry(session: Session, /, *, descriptors: tuple[str, ...], attempts: int) -
     pinlater send orders:s1:p1:42 paid --id invoice-7781
     """,
 )
-@click.argument("descriptor", callback=check_descriptors)
+@click.argument("descriptor", type=_descriptor)
 @click.argument("event")
 @click.argument("value", default="null")
 @click.option("--id", "event_id", help="Of two events with the same name and id, only the first is kept.")
@@ -136,7 +151,7 @@ def _json(text: str) -> Any:
     pinlater result resize:s1:p1:42 --wait 30s
     """,
 )
-@click.argument("descriptor", callback=check_descriptors)
+@click.argument("descriptor", type=_descriptor)
 @click.option(
     "--wait",
     type=parse_duration,

@@ -14,8 +14,6 @@ import click
 
 from pinlater.cli.suggestions import COMMANDS_ELSEWHERE
 from pinlater.durations import DURATION, Duration
-from pinlater.errors import UnknownError
-from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
@@ -268,20 +266,3 @@ _OTHER_STATES = {
 """States that tables show, but that are parts of others."""
 STATES = "[pending|in-progress|succeeded|failed]"
 PRIORITY = click.IntRange(1, 127)
-
-
-def check_descriptors(_context: click.Context, _argument: click.Parameter, given: str | tuple[str, ...]) -> Any:
-    """Return the descriptors that are an argument; people also give the name of a queue.
-
-    Raises:
-        click.BadParameter: one is no descriptor.
-    """
-    if not isinstance(given, str):
-        return tuple(check_descriptors(_context, _argument, each) for each in given)
-    try:
-        return str(JobDescriptor.parse(given))
-    except UnknownError:
-        raise click.BadParameter(
-            f"{given[:200]!r} is no descriptor of a job, such as email:s1:p1:42. For the jobs of a queue: pinlater "
-            "scan, cancel-jobs and retry-failed."
-        ) from None
