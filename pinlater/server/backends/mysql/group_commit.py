@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import compress
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pinlater.errors import ServiceError, UnknownError
 from pinlater.server.backends.mysql.errors import (
@@ -120,6 +120,19 @@ def _seconds_left(batch: CommitBatch[Q, R]) -> float:
     return min(batch.since) + RETRY_SECONDS + ATTEMPT_SECONDS - asyncio.get_running_loop().time()
 
 
+class BusyCommits(set["GroupCommit[Any, Any]"]):
+    """The group commits of a shard that are at work: usually a few, however many queues have one."""
+
+    @property
+    def waiting(self) -> int:
+        """Number of their requests without a result."""
+        return sum(commit.waiting for commit in self)
+
+    async def finish(self) -> None:
+        """Wait until all submitted requests are answered."""
+        await asyncio.gather(*(commit.finish() for commit in self))
+
+
 class GroupCommit(Generic[Q, R]):
     """Commits requests batch by batch.
 
@@ -128,6 +141,7 @@ class GroupCommit(Generic[Q, R]):
         attempt: attempts a batch in one transaction, and answers it.
         max_requests: most requests per batch.
         max_weight: largest sum of weights in a batch of several requests.
+        busy: contains this group commit while requests are queued or in flight; several may share the set.
         on_commit: called after each transaction.
         is_repeatable: whether a request whose outcome is unknown may be committed again.
     """
@@ -137,6 +151,7 @@ class GroupCommit(Generic[Q, R]):
         shard: str,
         attempt: Callable[[CommitBatch[Q, R]], Awaitable[None]],
         *,
+        busy: BusyCommits,
         max_requests: int = 2000,
         max_weight: int = 8_000_000,
         on_commit: Callable[[CommitStats], None] = lambda _: None,
@@ -147,6 +162,7 @@ class GroupCommit(Generic[Q, R]):
         self._is_repeatable = is_repeatable
         self._max_requests = max_requests
         self._max_weight = max_weight
+        self._busy = busy
         self._on_commit = on_commit
         self._queued: deque[tuple[Q, asyncio.Future[R], float, int]] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -170,6 +186,7 @@ class GroupCommit(Generic[Q, R]):
         self._queued.append((request, future, loop.time(), weight))
         if self._task is None:  # it starts in the loop's next turn, so the first batch has all requests of this turn
             self._task = loop.create_task(self._run())
+            self._busy.add(self)
         return future
 
     async def finish(self) -> None:
@@ -187,6 +204,7 @@ class GroupCommit(Generic[Q, R]):
         finally:
             self._batches = ()
             self._task = None
+            self._busy.discard(self)
 
     def _fail_overdue(self) -> None:
         """After a failure, fail queued requests that have waited too long; they were not sent, so may go elsewhere."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.mysql.claim import MAX_JOBS, Claimer, MysqlDequeueCall
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.group_commit import GroupCommit
+from pinlater.server.backends.mysql.group_commit import BusyCommits, GroupCommit
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
 from pinlater.server.backends.records import CommitStats, Dequeued
 from pinlater.server.backends.search import Queue
@@ -28,21 +28,22 @@ class QueueClaims:
     Args:
         database: the shard's database.
         orphaned: releases jobs whose dequeue cannot be answered.
+        busy: see ``GroupCommit``.
         on_commit: called after each transaction.
     """
 
     def __init__(
-        self, database: Database, orphaned: MysqlOrphanedClaims, on_commit: Callable[[CommitStats], None]
+        self,
+        database: Database,
+        orphaned: MysqlOrphanedClaims,
+        busy: BusyCommits,
+        on_commit: Callable[[CommitStats], None],
     ) -> None:
         self._database = database
         self._orphaned = orphaned
+        self._busy = busy
         self._on_commit = on_commit
         self._claims: dict[int, dict[int, _Claims]] = {}  # by queue id and number of priority levels to claim
-
-    @property
-    def group_commits(self) -> list[GroupCommit[MysqlDequeueCall, Dequeued]]:
-        """The group commits in use, one for each queue and number of priority levels."""
-        return [claims.commit for of_queue in self._claims.values() for claims in of_queue.values()]
 
     async def claim(self, at: Queue, call: MysqlDequeueCall) -> Dequeued:
         """Claim jobs for a dequeue; if it is cancelled, the jobs are released."""
@@ -78,6 +79,7 @@ class QueueClaims:
             commit = GroupCommit(
                 self._database.shard,
                 claimer.claim,
+                busy=self._busy,
                 max_weight=MAX_JOBS,
                 on_commit=self._on_commit,
                 is_repeatable=lambda _: False,

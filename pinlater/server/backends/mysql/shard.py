@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
@@ -31,7 +30,7 @@ from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.enqueue import JobInserter
 from pinlater.server.backends.mysql.enqueue_call import MysqlEnqueueCall, enqueue, import_
 from pinlater.server.backends.mysql.errors import NoRoom
-from pinlater.server.backends.mysql.group_commit import GroupCommit
+from pinlater.server.backends.mysql.group_commit import BusyCommits, GroupCommit
 from pinlater.server.backends.mysql.maintenance import MysqlMaintenance
 from pinlater.server.backends.mysql.maintenance_probe import MaintenanceProbe
 from pinlater.server.backends.mysql.messages import send_messages
@@ -87,25 +86,32 @@ class MysqlShard(MysqlMaintenance, MysqlMessages, MysqlReports, MysqlStatistics)
         self._database.on_woken = self._notify_woken
         self.clock = self._database.clock
         self._queues = MysqlQueues(self._database, options.priority_levels, self._forget_deleted)
-        self._enqueues = GroupCommit(name, JobInserter(self._database).insert, on_commit=options.on_commit)
+        self._busy = BusyCommits()
+        self._enqueues = GroupCommit(
+            name, JobInserter(self._database).insert, busy=self._busy, on_commit=options.on_commit
+        )
         self._acks: GroupCommit[MysqlAckCall, Settled] = GroupCommit(
             name,
             partial(ack_jobs, self._database),
+            busy=self._busy,
             on_commit=options.on_commit,
             max_weight=MAX_ACKS,
             is_repeatable=attrgetter("is_repeatable"),
         )
-        self._messages = GroupCommit(name, partial(send_messages, self._database), on_commit=options.on_commit)
+        self._messages = GroupCommit(
+            name, partial(send_messages, self._database), busy=self._busy, on_commit=options.on_commit
+        )
         self._checkpoints: GroupCommit[MysqlCheckpointCall, MysqlCheckpointed] = GroupCommit(
             name,
             partial(checkpoint_jobs, self._database),
+            busy=self._busy,
             on_commit=options.on_commit,
             is_repeatable=attrgetter("is_repeatable"),
         )
         self._notifications = options.notifications or JobNotifications()
         self._probe = MaintenanceProbe(self._database, options.priority_levels)
         self._orphaned = MysqlOrphanedClaims(self._database, options.on_commit, self._notify_released)
-        self._claims = QueueClaims(self._database, self._orphaned, options.on_commit)
+        self._claims = QueueClaims(self._database, self._orphaned, self._busy, options.on_commit)
 
     def _forget_deleted(self, queue_ids: frozenset[int]) -> None:
         """Drop what is known of deleted queues, given the ids of the others."""
@@ -113,14 +119,9 @@ class MysqlShard(MysqlMaintenance, MysqlMessages, MysqlReports, MysqlStatistics)
         self._database.keep_only(queue_ids)
 
     @property
-    def _group_commits(self) -> list[GroupCommit[object, object]]:
-        several = self._enqueues, self._acks, self._checkpoints, self._messages
-        return [*several, *self._claims.group_commits]  # type: ignore[list-item]
-
-    @property
     def waiting(self) -> int:
         """Number of calls in group commits that have no result yet."""
-        return sum(commit.waiting for commit in self._group_commits)
+        return self._busy.waiting
 
     @property
     def connections(self) -> int:
@@ -269,6 +270,6 @@ class MysqlShard(MysqlMaintenance, MysqlMessages, MysqlReports, MysqlStatistics)
         return await listeners.meet(self._database, me, keep_ms)
 
     async def close(self) -> None:
-        await asyncio.gather(*(commit.finish() for commit in self._group_commits))
+        await self._busy.finish()
         await self._orphaned.close()
         self._on_close()

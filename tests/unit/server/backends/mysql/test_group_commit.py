@@ -15,7 +15,7 @@ from pinlater.server.backends.mysql.errors import (
     StatementRejected,
     TransactionConflict,
 )
-from pinlater.server.backends.mysql.group_commit import GroupCommit
+from pinlater.server.backends.mysql.group_commit import BusyCommits, GroupCommit
 from pinlater.server.backends.sharded import ShardUnreachable
 
 
@@ -44,6 +44,10 @@ class Work:
         batch.answer([request * 2 for request in batch.requests])
 
 
+def commits_of(work, *, shard="1", busy=None, **options):
+    return GroupCommit(shard, work, busy=BusyCommits() if busy is None else busy, **options)
+
+
 async def gather(commits, *requests):
     return await asyncio.gather(*(commits.submit(request) for request in requests), return_exceptions=True)
 
@@ -51,14 +55,14 @@ async def gather(commits, *requests):
 @in_loop
 async def test_what_is_submitted_at_once_goes_together():
     work = Work()
-    assert await gather(GroupCommit("1", work), 1, 2, 3) == [2, 4, 6]
+    assert await gather(commits_of(work), 1, 2, 3) == [2, 4, 6]
     assert work.batches == [[1, 2, 3]]
 
 
 @in_loop
 async def test_what_comes_meanwhile_is_gathered():
     work = Work()
-    commits = GroupCommit("1", work)
+    commits = commits_of(work)
     work.gate.clear()
     first = commits.submit(1)
     await asyncio.sleep(0)
@@ -74,7 +78,7 @@ async def test_what_comes_meanwhile_is_gathered():
 @in_loop
 async def test_a_batch_has_bounds():
     work = Work()
-    commits = GroupCommit("1", work, max_requests=2, max_weight=10)
+    commits = commits_of(work, max_requests=2, max_weight=10)
     await asyncio.gather(*(commits.submit(number, weight) for number, weight in enumerate((1, 1, 1, 9, 1, 99))))
     assert work.batches == [[0, 1], [2, 3], [4], [5]]
 
@@ -83,9 +87,9 @@ async def test_a_batch_has_bounds():
 async def test_a_conflict_is_tried_again_but_not_for_ever(monkeypatch):
     monkeypatch.setattr(group_commit, "RETRY_SECONDS", 60.0)
     work = Work(*[TransactionConflict("deadlock")] * 10)
-    assert await gather(GroupCommit("1", work), 1) == [2]
+    assert await gather(commits_of(work), 1) == [2]
     monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.05)
-    [error] = await gather(GroupCommit("1", Work(*[TransactionConflict("deadlock")] * 10**6)), 1)
+    [error] = await gather(commits_of(Work(*[TransactionConflict("deadlock")] * 10**6)), 1)
     assert isinstance(error, UnknownError)
     assert "nothing was changed" in str(error)
 
@@ -93,9 +97,9 @@ async def test_a_conflict_is_tried_again_but_not_for_ever(monkeypatch):
 @in_loop
 async def test_the_first_conflict_is_tried_again_however_long_the_attempt_took(monkeypatch):
     monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.0)
-    assert await gather(GroupCommit("1", Work(TransactionConflict("deadlock"))), 1) == [2]
+    assert await gather(commits_of(Work(TransactionConflict("deadlock"))), 1) == [2]
     for faults in ([TransactionConflict("deadlock")] * 2, [LockTimeout("a lock")]):
-        [error] = await gather(GroupCommit("1", Work(*faults)), 1)
+        [error] = await gather(commits_of(Work(*faults)), 1)
         assert isinstance(error, UnknownError)
 
 
@@ -104,7 +108,7 @@ async def test_that_attempt_ends_when_the_time_of_all_attempts_is_over(monkeypat
     monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.0)
     limits, timeout = [], asyncio.timeout
     monkeypatch.setattr(asyncio, "timeout", lambda seconds: limits.append(seconds) or timeout(seconds))
-    await gather(GroupCommit("1", Work(TransactionConflict("deadlock"))), 1)
+    await gather(commits_of(Work(TransactionConflict("deadlock"))), 1)
     assert limits[0] == group_commit.ATTEMPT_SECONDS > limits[1]
 
 
@@ -120,21 +124,21 @@ async def test_only_repeated_conflicts_lock_everything_first(monkeypatch):
             raise faults[len(seen) - 1]
         batch.answer([0])
 
-    await gather(GroupCommit("1", work), 1)
+    await gather(commits_of(work), 1)
     assert seen == [0, 1, 1, 2]
 
 
 @in_loop
 async def test_a_broken_connection_is_tried_again():
     work = Work(ConnectionLost("gone"), ConnectionLost("gone"))
-    assert await gather(GroupCommit("1", work), 1, 2) == [2, 4]
+    assert await gather(commits_of(work), 1, 2) == [2, 4]
     assert work.batches == [[1, 2]] * 3
 
 
 @in_loop
 async def test_retries_stop_at_the_deadline(monkeypatch):
     monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.05)
-    [error] = await gather(GroupCommit("7", Work(*[ConnectionLost("gone")] * 10**6)), 1)
+    [error] = await gather(commits_of(Work(*[ConnectionLost("gone")] * 10**6), shard="7"), 1)
     assert isinstance(error, ShardConnectionFailed)
     assert not isinstance(error, ShardUnreachable)
     assert "shard 7" in str(error)
@@ -152,14 +156,14 @@ async def test_an_attempt_that_hangs_is_cut_off(monkeypatch):
             monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.0)
         await asyncio.Event().wait()
 
-    [error] = await gather(GroupCommit("7", work), 1)
+    [error] = await gather(commits_of(work), 1)
     assert isinstance(error, ShardConnectionFailed)
     assert len(attempts) == 2
 
 
 @in_loop
 async def test_what_was_never_sent_may_go_elsewhere():
-    [error] = await gather(GroupCommit("1", Work(ConnectFailed("refused"))), 1)
+    [error] = await gather(commits_of(Work(ConnectFailed("refused"))), 1)
     assert isinstance(error, ShardUnreachable)
 
 
@@ -176,7 +180,7 @@ async def test_what_may_have_been_committed_may_not_go_elsewhere(monkeypatch, th
             raise ConnectionLost("gone")
         raise then
 
-    [error] = await gather(GroupCommit("1", work), 1)
+    [error] = await gather(commits_of(work), 1)
     assert isinstance(error, ShardConnectionFailed)
     assert not isinstance(error, ShardUnreachable)
 
@@ -187,7 +191,7 @@ async def test_requests_queued_during_a_failure_are_failed(monkeypatch):
     monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.1)
     work = Work()
     work.gate.clear()
-    commits = GroupCommit("1", work)
+    commits = commits_of(work)
     first = commits.submit(1)
     await asyncio.sleep(0.05)
     second = commits.submit(2)
@@ -208,7 +212,7 @@ async def test_one_bad_request_does_not_hurt_the_others():
             raise StatementRejected("out of range, nothing was changed")
         batch.answer(batch.requests)
 
-    commits = GroupCommit("1", work)
+    commits = commits_of(work)
     first, bad, last = await gather(commits, 1, 13, 2)
     assert (first, last) == (1, 2)
     assert isinstance(bad, StatementRejected)
@@ -225,7 +229,7 @@ async def test_what_was_answered_with_an_error_is_not_tried_again():
         batch.fail(ShardConnectionFailed("nobody knows"))
         raise ConnectionLost("at the commit")
 
-    [error] = await gather(GroupCommit("1", work), 1)
+    [error] = await gather(commits_of(work), 1)
     assert str(error) == "nobody knows"
     assert len(tries) == 1
 
@@ -245,7 +249,7 @@ async def test_nobody_is_told_that_nothing_was_changed_when_an_earlier_attempt_m
                 raise ConnectionLost("at the commit")
         raise then
 
-    errors = await gather(GroupCommit("1", work), *requests)
+    errors = await gather(commits_of(work), *requests)
     assert [type(error) for error in errors] == [ShardConnectionFailed] * len(requests)
     assert [is_uncertain for _, is_uncertain in seen] == [False] + [True] * (len(seen) - 1)
 
@@ -259,7 +263,7 @@ async def test_a_commit_that_was_not_sent_leaves_nothing_uncertain():
         with batch.committing():
             raise PacketNotSent("closed") if len(seen) == 1 else StatementRejected("full, nothing was changed")
 
-    [error] = await gather(GroupCommit("1", work), 1)
+    [error] = await gather(commits_of(work), 1)
     assert seen == [False, False]
     assert isinstance(error, StatementRejected)
 
@@ -274,7 +278,7 @@ async def test_an_attempt_that_broke_before_its_commit_leaves_nothing_uncertain(
             raise ConnectionLost("before the commit")
         raise StatementRejected("full, nothing was changed")
 
-    [error] = await gather(GroupCommit("1", work), 1)
+    [error] = await gather(commits_of(work), 1)
     assert seen == [False, False]
     assert isinstance(error, StatementRejected)
 
@@ -283,7 +287,7 @@ async def test_an_attempt_that_broke_before_its_commit_leaves_nothing_uncertain(
 async def test_commits_that_fail_are_told_apart_from_those_that_are_done():
     commits = []
     await gather(
-        GroupCommit("1", Work(ConnectionLost("gone"), TransactionConflict("deadlock")), on_commit=commits.append), 1, 2
+        commits_of(Work(ConnectionLost("gone"), TransactionConflict("deadlock")), on_commit=commits.append), 1, 2
     )
     assert [(stats.requests, stats.is_failed) for stats in commits] == [(2, True), (2, False)]
 
@@ -293,7 +297,7 @@ async def test_errors_of_single_requests_are_theirs():
     async def work(batch):
         batch.answer([QueueNotFound("gone"), 5])
 
-    error, result = await gather(GroupCommit("1", work), 1, 2)
+    error, result = await gather(commits_of(work), 1, 2)
     assert isinstance(error, QueueNotFound)
     assert result == 5
 
@@ -301,7 +305,7 @@ async def test_errors_of_single_requests_are_theirs():
 @in_loop
 async def test_who_goes_away_does_not_stop_the_work():
     work = Work()
-    commits = GroupCommit("1", work)
+    commits = commits_of(work)
     gone, kept = commits.submit(1), commits.submit(2)
     gone.cancel()
     assert await kept == 4
@@ -311,7 +315,7 @@ async def test_who_goes_away_does_not_stop_the_work():
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), TypeError("another")])
 @in_loop
 async def test_a_bug_is_an_answer_too(error, caplog):
-    [found] = await gather(GroupCommit("1", Work(error)), 1)
+    [found] = await gather(commits_of(Work(error)), 1)
     assert isinstance(found, UnknownError)
     assert str(error) in caplog.text
 
@@ -328,7 +332,7 @@ async def test_what_may_have_been_done_and_must_not_be_done_twice_is_not_tried_a
                 raise losing.pop(0)
         await work(batch)
 
-    first, *others = await gather(GroupCommit("1", commit, is_repeatable=lambda request: request != 1), 1, 2, 3)
+    first, *others = await gather(commits_of(commit, is_repeatable=lambda request: request != 1), 1, 2, 3)
     assert isinstance(first, ShardConnectionFailed)
     assert not isinstance(first, ShardUnreachable)
     assert others == [4, 6]
@@ -349,7 +353,7 @@ async def test_what_was_not_done_is_tried_again_whatever_it_is(fault):
         else:
             await work(batch)
 
-    assert await gather(GroupCommit("1", commit, is_repeatable=lambda _: False), 1) == [2]
+    assert await gather(commits_of(commit, is_repeatable=lambda _: False), 1) == [2]
 
 
 @in_loop
@@ -365,5 +369,20 @@ async def test_a_batch_that_falls_apart_remembers_that_it_may_have_been_done():
             raise StatementRejected("one of them")
         batch.answer(batch.requests)
 
-    assert await gather(GroupCommit("1", refuse), 1, 2) == [1, 2]
+    assert await gather(commits_of(refuse), 1, 2) == [1, 2]
     assert uncertain == [False, True, True, True]
+
+
+@in_loop
+async def test_only_those_at_work_are_asked_how_many_requests_wait():
+    busy, work = BusyCommits(), Work()
+    idle, working = [commits_of(work, busy=busy) for _ in range(100)], commits_of(work, busy=busy)
+    work.gate.clear()
+    answers = asyncio.gather(*(working.submit(request) for request in (1, 2, 3)))
+    await asyncio.sleep(0)
+    assert (busy, busy.waiting) == ({working}, 3)
+    work.gate.set()
+    assert await answers == [2, 4, 6]
+    await busy.finish()
+    assert (busy, busy.waiting) == (set(), 0)
+    assert await idle[0].submit(4) == 8
