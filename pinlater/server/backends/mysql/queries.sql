@@ -53,6 +53,9 @@ UPDATE {db}.settings SET value = LAST_INSERT_ID(value + :count) WHERE name = 'ne
 
 -- name: queues
 SELECT id, name FROM {db}.queues WHERE name IS NOT NULL
+-- name: queues_version
+-- Changes with each created or deleted queue; one row, where the queues may be hundreds.
+SELECT COUNT(*), CAST(COALESCE(SUM(id), 0) AS SIGNED) FROM {db}.queues WHERE name IS NOT NULL
 
 -- name: create_queue
 INSERT INTO {db}.queues (name, created_at) VALUES (:name, :now) ON DUPLICATE KEY UPDATE id = id

@@ -115,7 +115,7 @@ class MysqlQueues:
         self._cache.pop(name, None)
 
     async def _refresh(self, *, is_missing: bool) -> None:
-        """Read all queues if the cache has expired or a queue is missing from it; waiting calls share one read."""
+        """Read the queues if the cache has expired or a queue is missing from it; waiting calls share one read."""
         called_at = asyncio.get_running_loop().time()
         async with self._database.time_limit(), self._refreshing:
             if not is_missing and called_at < self._expires_at:
@@ -123,12 +123,21 @@ class MysqlQueues:
             if is_missing and called_at < self._expires_at - CACHE_SECONDS:
                 return  # it was read after this call began
             began_at = asyncio.get_running_loop().time()
-            rows = await self._database.rows(self._database.queries.bind("queues"))
-            self._cache = {name: self._queue(queue_id, name) for queue_id, name in rows}
+            if is_missing or not await self._is_current():
+                await self._read()
             self._expires_at = began_at + CACHE_SECONDS
-            before, self._ids = self._ids, frozenset(queue_id for queue_id, _ in rows)
-            if before - self._ids:
-                self._on_deleted(self._ids)
+
+    async def _is_current(self) -> bool:
+        """Return whether the cache has exactly the queues that exist; ids are never used again."""
+        [version] = await self._database.rows(self._database.queries.bind("queues_version"))
+        return tuple(version) == (len(self._ids), sum(self._ids)) and len(self._cache) == len(self._ids)
+
+    async def _read(self) -> None:
+        rows = await self._database.rows(self._database.queries.bind("queues"))
+        self._cache = {name: self._queue(queue_id, name) for queue_id, name in rows}
+        before, self._ids = self._ids, frozenset(queue_id for queue_id, _ in rows)
+        if before - self._ids:
+            self._on_deleted(self._ids)
 
     def _queue(self, queue_id: int, name: str) -> Queue:
         shard = self._database.shard
