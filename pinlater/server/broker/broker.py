@@ -236,14 +236,15 @@ class Broker:
 
         Args:
             queue: the queue that has them.
-            count: how many there are; None: at least one.
+            count: how many there are; None: at least one; 0: at least one, and none of them is new.
             locations: where they are, if that is known.
         """
-        self.backend.jobs_arrived(queue, None, locations)
+        if count != 0:
+            self.backend.jobs_arrived(queue, None, locations)
         if locations and self._healthy_shards().isdisjoint(location.shard for location in locations):
             return 0
         state, known = self._queues.get(queue), count or 1
-        return 0 if state is None else known - state.jobs_arrived(known, or_more=count is None)
+        return 0 if state is None else known - state.jobs_arrived(known, or_more=not count)
 
     def sees_to(self, queue: str, due_ms: int) -> bool:
         """Return whether a dequeue here was or will be woken for a job due then, so that other servers wake none.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,9 @@ _FULL_SECONDS = 5.0
 
 _REFUSED_SECONDS = 0.1
 """How long after no server took a job of a queue all are notified of new ones, which costs less than asking each."""
+
+_REST_REFUSED_SECONDS = 1.0
+"""How long they are not asked about jobs that are left: a dequeue that comes to them finds those by itself."""
 
 _MOST_QUESTIONS, _QUESTIONS_SECONDS = 200, 0.1
 """Most questions in this time, which cost a twentieth of a core. Beyond that all servers are notified, of many jobs in
@@ -87,6 +91,7 @@ class _Offer:
         queue: the queue that has them.
         count: how many are left, as far as is known.
         or_more: whether there may be more.
+        is_rest: whether none of them is new; servers that do not answer are not notified of such jobs.
         locations: where they are; None: that is not known of all.
         peers: the servers left to ask; the last one is next.
     """
@@ -94,15 +99,29 @@ class _Offer:
     queue: str
     count: int = 0
     or_more: bool = False
+    is_rest: bool = True
     locations: set[JobLocation] | None = field(default_factory=set)
     peers: list[bytes] = field(default_factory=list)
 
     def add(self, count: int | None, locations: Collection[JobLocation]) -> None:
-        """Add more jobs of the queue."""
+        """Add new jobs of the queue."""
         self.count += count or 1
         self.or_more |= count is None
+        self.is_rest = False
         known = None if self.locations is None or not locations else self.locations | {*locations}
         self.locations = None if known is None or len(known) > MOST_LOCATIONS else known
+
+    def add_rest(self) -> None:
+        """Add an unknown number of jobs that are not new."""
+        self.count += 1
+        self.or_more = True
+
+    @property
+    def wanted(self) -> bytes:
+        """How many dequeues are wanted, as ``PeerReceiver.take_jobs`` takes it."""
+        if self.is_rest:
+            return b"0"
+        return b"" if self.or_more else b"%d" % self.count
 
 
 class JobOffers:
@@ -124,7 +143,7 @@ class JobOffers:
         self._patience = _PATIENCE_SECONDS[0]
         self._silent_until: dict[bytes, float] = {}
         self._full_until: dict[tuple[str, bytes], float] = {}
-        self._refused_until: dict[str, float] = {}
+        self._refused_at: dict[str, float] = {}
         self._asked = 0
         self._asked_since = 0.0
 
@@ -138,19 +157,19 @@ class JobOffers:
 
     def offer(self, queue: str, count: int | None, locations: Collection[JobLocation]) -> None:
         """Offer new jobs that are due, or have fallen due, given how many (None: one or more) and where."""
-        if self._is_refused(queue) or self._is_too_much():
+        if self._is_refused(queue, _REFUSED_SECONDS) or self._is_too_much():
             self._others.announce_to_all(queue, locations)
         else:
-            self._add(queue, count, locations)
+            self._add(queue, lambda offer: offer.add(count, locations))
 
     def offer_rest(self, queue: str) -> None:
         """Offer an unknown number of jobs that a claim has left, or a poll has found."""
-        if not (self._is_refused(queue) or self._is_too_much()):
-            self._add(queue, None, ())
+        if not (self._is_refused(queue, _REST_REFUSED_SECONDS) or self._is_too_much()):
+            self._add(queue, _Offer.add_rest)
 
-    def _is_refused(self, queue: str) -> bool:
-        """Return whether all servers know that the queue has jobs, and none had a dequeue for them."""
-        return _now() < self._refused_until.get(queue, 0.0)
+    def _is_refused(self, queue: str, seconds: float) -> bool:
+        """Return whether all servers were told in these last seconds that the queue has jobs, and none took any."""
+        return _now() - seconds < self._refused_at.get(queue, -math.inf)
 
     def _is_too_much(self) -> bool:
         """Return whether too many questions were asked recently to ask more."""
@@ -159,11 +178,11 @@ class JobOffers:
             self._asked, self._asked_since = 0, now
         return self._asked >= _MOST_QUESTIONS
 
-    def _add(self, queue: str, count: int | None, locations: Collection[JobLocation]) -> None:
+    def _add(self, queue: str, add: Callable[[_Offer], None]) -> None:
         """Offer jobs; while others of the queue are on offer, add them to the offer that follows."""
         is_next = queue in self._offers
         offer = self._next_offers.setdefault(queue, _Offer(queue)) if is_next else _Offer(queue)
-        offer.add(count, locations)
+        add(offer)
         if not is_next:
             self._begin(offer)
 
@@ -179,31 +198,31 @@ class JobOffers:
         if not offer.peers:
             self._refused(offer)
             return
-        peer, wanted = offer.peers.pop(), b"" if offer.or_more else b"%d" % offer.count
-        places = ",".join(map(str, offer.locations or ())).encode()
-        self._ask(peer, partial(self._answered_offer, offer, peer), _OFFER, offer.queue.encode(), wanted, places)
+        peer, places = offer.peers.pop(), ",".join(map(str, offer.locations or ())).encode()
+        self._ask(peer, partial(self._answered_offer, offer, peer), _OFFER, offer.queue.encode(), offer.wanted, places)
 
     def _answered_offer(self, offer: _Offer, peer: bytes, taken: int | None) -> None:
-        if taken is None:  # notify all at once: asking each in turn would delay the job
+        if taken is None and not offer.is_rest:  # notify all at once: asking each in turn would delay the job
             self._announce(offer, [peer, *offer.peers])
             self._end(offer)
             return
-        offer.count -= taken
+        offer.count -= taken or 0
         if taken and offer.or_more:  # that server goes on offering what its claims leave
             offer.count = 0
         if offer.count <= 0:
             self._end(offer)
             return
-        self._remember_full(offer.queue, peer)
+        if taken is not None:
+            self._remember_full(offer.queue, peer)
         self._next(offer)
 
     def _refused(self, offer: _Offer) -> None:
         silent = set(self._others.ids) - set(self._awake())
-        if silent:
+        if silent and not offer.is_rest:
             self._announce(offer, silent)
-        if len(self._refused_until) > _MOST_REMEMBERED:
-            self._refused_until.clear()
-        self._refused_until[offer.queue] = _now() + _REFUSED_SECONDS
+        if len(self._refused_at) > _MOST_REMEMBERED:
+            self._refused_at.clear()
+        self._refused_at[offer.queue] = _now()
         self._end(offer)
 
     def _end(self, offer: _Offer) -> None:
@@ -212,7 +231,7 @@ class JobOffers:
         following = self._next_offers.pop(offer.queue, None)
         if following is None:
             return
-        if self._is_refused(offer.queue):
+        if self._is_refused(offer.queue, _REFUSED_SECONDS):
             self._others.announce_to_all(offer.queue, following.locations or ())
         else:
             self._begin(following)

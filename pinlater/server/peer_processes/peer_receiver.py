@@ -25,7 +25,13 @@ class PeerReceiver(Protocol):
         """Receive what another one has found when it polled all queues."""
 
     def take_jobs(self, queue: str, count: int | None, locations: Collection[JobLocation]) -> int:
-        """Wake dequeues for jobs on offer, given how many (None: one or more) and where; return for how many jobs."""
+        """Wake dequeues for jobs on offer, given how many and where; return for how many jobs.
+
+        Args:
+            queue: the queue that has them.
+            count: how many there are; None: one or more; 0: one or more, and none of them is new.
+            locations: where they are; empty if that is not known.
+        """
 
     def sees_to(self, queue: str, due_ms: int) -> bool:
         """Return whether this process sees to the jobs of a queue that fall due at a moment, in epoch milliseconds."""

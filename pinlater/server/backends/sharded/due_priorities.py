@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain, islice, takewhile
 
 from pinlater.errors import QueueNotFound, ServiceError, ShardConnectionFailed
 from pinlater.model.jobs import NewJob
@@ -22,6 +23,12 @@ from pinlater.server.backends.sharded.merges import earliest
 from pinlater.server.backends.sharded.shard import DuePriorities, Shard
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.backends.store import queue_not_found
+
+_REREAD_SHARE = 0.5
+"""Busy queues that were read this share of the time ago are read again together with another queue."""
+
+_MOST_REREAD = 200
+"""Most queues that are read again with another one."""
 
 FRESH_SECONDS = 0.05
 """How long a read stays usable, even if another job has fallen due since. On busy queues, dequeues share one read."""
@@ -41,6 +48,7 @@ class ShardPriorities:
         next_due_ms: when the next job that is not due yet falls due.
         first_due_ms: when the first job fell due, or will; None: there is none.
         failure: the error of a shard that refused to report its priorities.
+        is_used: whether a dequeue has used them.
     """
 
     fresh_until: float
@@ -49,6 +57,7 @@ class ShardPriorities:
     next_due_ms: int | None
     first_due_ms: int | None
     failure: ServiceError | None
+    is_used: bool = False
     _arrivals: Counter[ShardHandle] = field(default_factory=Counter)
 
     def owners(self, priority: int) -> list[ShardHandle]:
@@ -117,7 +126,8 @@ class DuePriorityMap:
     def __init__(self, keep_seconds: float, now_ms: Callable[[], int]) -> None:
         self._keep_seconds = keep_seconds
         self._now_ms = now_ms
-        self._known: dict[str, ShardPriorities] = {}
+        self._known: dict[str, ShardPriorities] = {}  # in the order of reads
+        self._dropped: dict[str, ShardPriorities] = {}  # in use until jobs came of which it is not known where
         self._changed_during_read: list[set[str]] = []
 
     def get(self, queue: str, handles: Sequence[ShardHandle]) -> ShardPriorities | None:
@@ -125,7 +135,10 @@ class DuePriorityMap:
         known = self._valid(queue)
         if known is None or known.by_shard.keys() != set(handles):
             return None
-        return known if known.priorities else None
+        if not known.priorities:
+            return None
+        known.is_used = True
+        return known
 
     def _valid(self, queue: str) -> ShardPriorities | None:
         known = self._known.get(queue)
@@ -141,17 +154,28 @@ class DuePriorityMap:
     # Reading
 
     async def read(self, queue: str, handles: Sequence[ShardHandle]) -> ShardPriorities:
-        """Read the due priorities of a queue from these shards.
+        """Read the due priorities of a queue from these shards, and of other busy queues that will soon be too old.
 
         Raises:
             QueueNotFound: all shards that answered lack the queue.
             NoHealthyShards: no shard answered.
         """
-        found = await self.read_all([queue], handles)
+        found = await self.read_all([queue, *self._others_to_read(queue, handles)], handles)
         if queue not in found:
             self.forget(queue)
             raise queue_not_found(queue)
         return found[queue]
+
+    def _others_to_read(self, queue: str, handles: Sequence[ShardHandle]) -> list[str]:
+        """Return other queues to read again, so that many busy ones do not cost a query of each shard each."""
+        now, dropped = time.monotonic(), self._dropped
+        self._dropped = {}
+        least_left = self._keep_seconds * (1 - _REREAD_SHARE)
+        old = takewhile(lambda entry: entry[1].until - now < least_left, self._known.items())
+        in_use = chain(dropped.items(), ((other, known) for other, known in old if known.is_used))
+        shards = set(handles)
+        others = (other for other, known in in_use if now < known.until and known.by_shard.keys() == shards)
+        return [*islice((other for other in others if other != queue), _MOST_REREAD)]
 
     async def read_all(self, queues: Sequence[str], handles: Sequence[ShardHandle]) -> dict[str, ShardPriorities]:
         """Read the due priorities of those queues that exist, with one query per shard.
@@ -185,6 +209,7 @@ class DuePriorityMap:
                 continue
             found[queue] = _merged(asked_at + FRESH_SECONDS, asked_at + self._keep_seconds, of_queue, failure)
             if queue not in changed and failure is None:
+                self._known.pop(queue, None)
                 self._known[queue] = found[queue]
         return found
 
@@ -211,6 +236,8 @@ class DuePriorityMap:
         is_order_known = ANY_PRIORITY not in {*known.priorities, *(priority for _, priority in added)}
         if not added or not (is_order_known or len(added) + len(known.priorities) == 1):
             del self._known[queue]
+            if known.is_used:
+                self._dropped[queue] = known
             return
         for handle, priority in added:
             if handle is None:  # a shard that this server does not know, or considers unhealthy

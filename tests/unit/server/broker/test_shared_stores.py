@@ -29,6 +29,21 @@ def test_a_job_of_another_server_reaches_a_waiting_dequeue_when_it_is_told(on_be
     on_bench(scenario)
 
 
+def test_jobs_on_offer_that_are_not_new_wake_a_dequeue_and_change_nothing_that_is_known(on_bench, monkeypatch):
+    async def scenario(bench):
+        bench.backend.capabilities = replace(bench.backend.capabilities, is_serial=False)
+        arrived = []
+        monkeypatch.setattr(bench.backend, "jobs_arrived", lambda *news: arrived.append(news))
+        waiting = await bench.parked()
+        await bench.backend.enqueue_jobs("q", [job(b"left")])
+        assert bench.broker.take_jobs("q", 0, ()) == 1
+        assert bodies(await waiting) == [b"left"]
+        assert (bench.broker.take_jobs("q", 0, ()), arrived) == (0, [])
+        assert (bench.broker.take_jobs("q", 1, ()), arrived) == (0, [("q", None, ())])
+
+    on_bench(scenario)
+
+
 @pytest.mark.parametrize("is_partial", [True, False])
 @pytest.mark.parametrize(
     ("verb", "call"),

@@ -59,6 +59,7 @@ class Server:
         self.network = network
         self.waiting = self.woken = self.told = 0
         self.places = None
+        self.asked_for = []
         self.is_frozen = False
         self.offers = JobOffers(self, self)
 
@@ -78,7 +79,8 @@ class Server:
 
     def take_jobs(self, _queue, count, locations):
         self.places = locations
-        taken = min(1 if count is None else count, self.waiting)
+        self.asked_for.append(count)
+        taken = min(count or 1, self.waiting)
         self.waiting -= taken
         self.woken += taken
         return taken
@@ -174,6 +176,54 @@ def test_a_job_that_nobody_waits_for_is_known_to_all_and_later_ones_cost_no_ques
         network[0].offers.offer(QUEUE, 1, PLACES)
         network[0].offers.offer_rest(QUEUE)
         assert (network.sent[b"offer"], told(network)) == (5, 5)
+
+    run(test)
+
+
+def test_jobs_that_are_left_are_offered_to_one_after_the_other_as_not_new(run):
+    async def test(network):
+        network[4].waiting = 3
+        network[0].offers.offer_rest(QUEUE)
+        await until(lambda: not network[0].offers._offers)
+        assert (network[4].woken, network[4].asked_for, told(network)) == (1, [0], 0)
+        network[0].offers.offer_rest(QUEUE)
+        network[0].offers.offer_rest(QUEUE)  # follows
+        network[0].offers.offer(QUEUE, 1, PLACES)  # so these jobs are not all old
+        await until(lambda: not network[0].offers._offers)
+        assert (network[4].woken, network[4].asked_for) == (3, [0, 0, None])
+
+    run(test)
+
+
+def test_nobody_is_asked_again_for_a_while_about_jobs_that_are_left_and_that_nobody_took(run, monkeypatch):
+    monkeypatch.setattr(job_offers, "_REFUSED_SECONDS", 0.0)
+
+    async def test(network):
+        network[0].offers.offer_rest(QUEUE)
+        await until(lambda: not network[0].offers._offers)
+        network[1].waiting = 1
+        network[0].offers.offer_rest(QUEUE)
+        assert (network.sent[b"offer"], told(network)) == (5, 0)
+        network[0].offers.offer(QUEUE, 1, PLACES)  # new ones are offered all the same
+        await until(lambda: network[1].woken)
+
+    run(test)
+
+
+def test_a_server_that_does_not_answer_is_not_told_of_jobs_that_are_left(run, monkeypatch):
+    monkeypatch.setattr(job_offers, "_PATIENCE_SECONDS", (0.02, 0.02))
+    monkeypatch.setattr(job_offers, "_SILENT_SECONDS", 3600.0)
+
+    async def test(network):
+        for number in range(1, 5):
+            network[number].is_frozen = True
+        network[5].waiting = 1
+        network[0].offers.offer_rest(QUEUE)
+        await until(lambda: network[5].woken)
+        await until(lambda: not network[0].offers._offers)
+        network[0].offers.offer_rest("another")
+        await until(lambda: not network[0].offers._offers)
+        assert told(network) == 0
 
     run(test)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 
 import pytest
 
@@ -9,7 +10,7 @@ from pinlater.errors import NoHealthyShards, ShardConnectionFailed, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.records import Claim, Dequeued
-from pinlater.server.backends.sharded import ShardUnreachable
+from pinlater.server.backends.sharded import ShardUnreachable, due_priorities
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 from tests.unit.server.backends.sharded.fake_shards import FleetBench, specs_of
 
@@ -107,6 +108,62 @@ def test_many_dequeues_share_one_read_and_miss_no_new_job(fleet):
         pass
     put(fleet, "3", 3)  # of another server: nothing is never remembered
     assert priorities(fleet.take(2)) == [3]
+
+
+@pytest.fixture
+def busy(fleet):
+    """Names of three queues with jobs on all shards, in use."""
+    names = ["first", "second", "third"]
+    for name in names:
+        fleet.create_queue(name)
+        for shard in "1234":
+            fleet.run(fleet.shards[shard].enqueue_jobs(name, [new_job(priority=2) for _ in range(20)]))
+        assert len(take_from(fleet, name)) == 1
+        assert len(take_from(fleet, name)) == 1
+    fleet.asked.clear()
+    return names
+
+
+def take_from(fleet, queue):
+    return fleet.dequeue_jobs(queue, 1, CLAIM, want_next_due=True).jobs
+
+
+def reads(fleet):
+    return len(fleet.asked_for("due_priorities"))
+
+
+def test_busy_queues_that_will_soon_be_too_old_are_read_together(fleet, busy, monkeypatch):
+    started = time.monotonic()
+    monkeypatch.setattr(due_priorities.time, "monotonic", lambda: started + 2.0)  # of 2.25 s
+    assert fleet.first_due([QUEUE]) == {QUEUE: None}
+    fleet.dequeue_jobs(QUEUE, 1, CLAIM, want_next_due=True)
+    fleet.asked.clear()
+    monkeypatch.setattr(due_priorities.time, "monotonic", lambda: started + 3.0)
+    for name in busy:
+        assert len(take_from(fleet, name)) == 1
+    assert reads(fleet) == 0
+    monkeypatch.setattr(due_priorities.time, "monotonic", lambda: started + 10.0)
+    for name in busy:
+        assert len(take_from(fleet, name)) == 1
+    assert reads(fleet) == 3 * 4  # too old by far, so perhaps not in use any more
+
+
+def test_busy_queues_with_jobs_at_unknown_places_are_read_together(fleet, busy):
+    for name in busy:
+        fleet.run(fleet.shards["1"].enqueue_jobs(name, [new_job(priority=1)]))
+        fleet.fleet.jobs_arrived(name, None, [])
+    assert [priorities(take_from(fleet, name)) for name in busy] == [[1], [1], [1]]
+    assert reads(fleet) == 4
+
+
+def test_a_queue_that_was_not_used_since_it_was_read_is_not_read_with_others(fleet, busy):
+    fleet.first_due(busy)
+    for name in busy:
+        fleet.fleet.jobs_arrived(name, None, [])
+    fleet.asked.clear()
+    for name in busy:
+        assert len(take_from(fleet, name)) == 1
+    assert reads(fleet) == 3 * 4
 
 
 def test_a_job_that_comes_to_an_idle_queue_is_claimed_without_asking_the_other_shards(fleet):
