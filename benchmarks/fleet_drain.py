@@ -1,13 +1,21 @@
-"""A fleet that drains many queues over many shards: five servers, compared with one on a similar store."""
+"""A fleet that drains many queues over many shards: five servers, compared with one on a similar store.
+
+Each fleet drains twice: with all programs alike, and with its database first. Usually, a database has a machine of its
+own. Here, five servers take the processor from it, since each process gets an equal share. To let it be first, one has
+to be root; without, those figures are missing.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from multiprocessing import Array
 from threading import Thread
+from typing import NamedTuple
+
+import click
 
 from benchmarks.consumer import acks_of, send_dequeue
 from benchmarks.figures import Figure
@@ -33,45 +41,86 @@ def measure(setting: Setting) -> list[Figure]:
     consumers = setting.amount(CONSUMERS // CLIENTS) * CLIENTS
     queues = [f"queue{number}" for number in range(max(setting.amount(QUEUES), consumers))]
     with ExitStack() as stack:
-        rounds = [_with(setting, stack, count, queues, consumers) for count in COUNTS]
-        found = dict(zip(COUNTS, setting.in_turns(*rounds), strict=True))
-    return [figure for count in COUNTS for figure in _figures(count, found[count])]
+        fleets = [_Fleet(setting, stack, count, queues, consumers) for count in COUNTS]
+        figures = _compared(setting, "all alike", "", [fleet.drain for fleet in fleets])
+        try:
+            figures += _compared(setting, "database first", "_first", [fleet.drain_first for fleet in fleets])
+        except PermissionError:
+            click.echo("fleet_drain: only root can measure it with the database first", err=True)
+    return figures
 
 
-def _figures(count: int, rounds: Sequence[tuple[float, list[float]]]) -> list[Figure]:
-    title = f"{count} server{'s' * (count > 1)}, {SHARDS} shards, {QUEUES} queues, {CONSUMERS} consumers"
-    shares = [share for _, shares in rounds for share in shares]
+class Drained(NamedTuple):
+    """What one drain has shown.
+
+    Attributes:
+        rate: jobs per second.
+        shares: percent of a core that each server took.
+    """
+
+    rate: float
+    shares: Sequence[float]
+
+
+def _compared(setting: Setting, how: str, suffix: str, drains: Sequence[Callable[[], Drained]]) -> list[Figure]:
+    """Measure the fleets in turns; return the figures of each."""
     return [
-        Figure(f"fleet_{count}_drain", f"{title}: dequeue and ack", "jobs/s", [rate for rate, _ in rounds]),
-        Figure(f"fleet_{count}_least_cpu", "  share of a core of the server that took least", "%", [min(shares)]),
-        Figure(f"fleet_{count}_most_cpu", "  and of the one that took most", "%", [max(shares)]),
+        figure
+        for count, rounds in zip(COUNTS, setting.in_turns(*drains), strict=True)
+        for figure in _figures(count, how, suffix, rounds)
     ]
 
 
-def _with(
-    setting: Setting, stack: ExitStack, count: int, queues: Sequence[str], consumers: int
-) -> Callable[[], tuple[float, list[float]]]:
-    """Start ``count`` servers on a store; return a function that measures jobs per second and CPU percent of each."""
-    servers = [stack.enter_context(server) for server in setting.servers(count, f"fleet-of-{count}", shards=SHARDS)]
-    for queue in queues:
-        servers[0].create_queue(queue)
-    jobs = max(setting.amount(JOBS) // consumers, 1)
+def _figures(count: int, how: str, suffix: str, rounds: Sequence[Drained]) -> Iterable[Figure]:
+    title = f"{count} server{'s' * (count > 1)}, {SHARDS} shards, {QUEUES} queues, {CONSUMERS} consumers, {how}"
+    shares = [share for drained in rounds for share in drained.shares]
+    name = f"fleet_{count}{suffix}"
+    yield Figure(f"{name}_drain", f"{title}: dequeue and ack", "jobs/s", [drained.rate for drained in rounds])
+    yield Figure(f"{name}_least_cpu", "  share of a core of the server that took least", "%", [min(shares)])
+    yield Figure(f"{name}_most_cpu", "  and of the one that took most", "%", [max(shares)])
 
-    def measure_once() -> tuple[float, list[float]]:
-        with servers[0].client() as client:
-            for queue in queues[:consumers]:
-                client.enqueue_many((Nothing(number=number) for number in range(jobs)), queue=queue)
-        cpu, started = [server.cpu_seconds() for server in servers], time.monotonic()
+
+class _Fleet:
+    """Servers on a store of their own, each consumer with a queue of its own."""
+
+    def __init__(self, setting: Setting, stack: ExitStack, count: int, queues: Sequence[str], consumers: int) -> None:
+        self._servers = [
+            stack.enter_context(server) for server in setting.servers(count, f"fleet-of-{count}", shards=SHARDS)
+        ]
+        self._database = setting.stores.databases[-1]
+        for queue in queues:
+            self._servers[0].create_queue(queue)
+        self._queues = queues[:consumers]
+        self._jobs = max(setting.amount(JOBS) // consumers, 1)
+
+    def drain(self) -> Drained:
+        """Enqueue jobs, and measure how they are consumed.
+
+        Raises:
+            ProgramFailed: not all were done.
+        """
+        with self._servers[0].client() as client:
+            for queue in self._queues:
+                client.enqueue_many((Nothing(number=number) for number in range(self._jobs)), queue=queue)
+        before, started = [server.cpu_seconds() for server in self._servers], time.monotonic()
         progress = [Progress() for _ in range(CLIENTS)]
-        at_once([partial(_consume, servers, queues[n:consumers:CLIENTS], progress[n]) for n in range(CLIENTS)])
-        done = sum(one.jobs for one in progress)
-        if done != jobs * consumers:
-            raise ProgramFailed(f"{jobs * consumers} jobs were enqueued, but {done} were done")
+        at_once([partial(_consume, self._servers, self._queues[n::CLIENTS], progress[n]) for n in range(CLIENTS)])
+        done, jobs = sum(one.jobs for one in progress), self._jobs * len(self._queues)
+        if done != jobs:
+            raise ProgramFailed(f"{jobs} jobs were enqueued, but {done} were done")
         seconds = max(one.last for one in progress) - started
-        shares = [(server.cpu_seconds() - before) / seconds * 100 for server, before in zip(servers, cpu, strict=True)]
-        return done / seconds, shares
+        taken = [server.cpu_seconds() - cpu for server, cpu in zip(self._servers, before, strict=True)]
+        return Drained(done / seconds, [cpu / seconds * 100 for cpu in taken])
 
-    return measure_once
+    def drain_first(self) -> Drained:
+        """Do as ``drain``, with the processor given to the database first.
+
+        Raises:
+            PermissionError: only root may do that.
+            ProgramFailed: not all were done.
+        """
+        with self._database.first():
+            return self.drain()
 
 
 class Progress:
