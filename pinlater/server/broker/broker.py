@@ -232,13 +232,7 @@ class Broker:
             self.offers.fallen_due(queue, due_ms, wake)
 
     def take_jobs(self, queue: str, count: int | None, locations: Collection[JobLocation]) -> int:
-        """Wake dequeues for jobs that another server offers; return for how many; none if it cannot claim them.
-
-        Args:
-            queue: the queue that has them.
-            count: how many there are; None: at least one; 0: at least one, and none of them is new.
-            locations: where they are, if that is known.
-        """
+        """Wake dequeues for jobs that another server offers; none if it cannot claim them. See ``PeerReceiver``."""
         if count != 0:
             self.backend.jobs_arrived(queue, None, locations)
         if locations and self._healthy_shards().isdisjoint(location.shard for location in locations):
