@@ -231,10 +231,10 @@ class JobOffers:
         following = self._next_offers.pop(offer.queue, None)
         if following is None:
             return
-        if self._is_refused(offer.queue, _REFUSED_SECONDS):
-            self._others.announce_to_all(offer.queue, following.locations or ())
-        else:
+        if not self._is_refused(offer.queue, _REFUSED_SECONDS):
             self._begin(following)
+        elif not following.is_rest:
+            self._others.announce_to_all(offer.queue, following.locations or ())
 
     def _announce(self, offer: _Offer, peers: Iterable[bytes]) -> None:
         self._others.announce(offer.queue, offer.locations or (), peers)

@@ -210,6 +210,19 @@ def test_nobody_is_asked_again_for_a_while_about_jobs_that_are_left_and_that_nob
     run(test)
 
 
+@pytest.mark.parametrize("is_new", [False, True])
+def test_jobs_that_are_left_while_others_are_refused_are_announced_only_if_some_are_new(run, is_new):
+    async def test(network):
+        network[0].offers.offer_rest(QUEUE)
+        network[0].offers.offer_rest(QUEUE)
+        if is_new:
+            network[0].offers.offer(QUEUE, 1, PLACES)
+        await until(lambda: not network[0].offers._offers)
+        assert (network.sent[b"offer"], told(network)) == (5, 5 * is_new)
+
+    run(test)
+
+
 def test_a_server_that_does_not_answer_is_not_told_of_jobs_that_are_left(run, monkeypatch):
     monkeypatch.setattr(job_offers, "_PATIENCE_SECONDS", (0.02, 0.02))
     monkeypatch.setattr(job_offers, "_SILENT_SECONDS", 3600.0)
