@@ -97,7 +97,7 @@ def test_nothing_is_kept_of_queues_that_this_or_another_server_has_deleted():
     def kept(shard):
         database = shard._database
         return {
-            "claims": len(shard._claims.group_commits),
+            "claims": len(shard._claims._claims),
             "keyed": len(database.keyed_queues),
             "child": len(database.child_queues),
         }
@@ -110,15 +110,15 @@ def test_the_claims_of_a_deleted_queue_are_kept_while_one_is_under_way():
         shard = server.group.registry.named("1").shard
         await server.enqueue_jobs(QUEUE, [new_job()])
         await server.dequeue_jobs(QUEUE, 1, CLAIM)
-        [commit] = shard._claims.group_commits
+        [[claims]] = [of_queue.values() for of_queue in shard._claims._claims.values()]
         claiming = asyncio.ensure_future(server.dequeue_jobs(QUEUE, 1, CLAIM))
-        while commit.is_idle:
+        while claims.commit.is_idle:
             await asyncio.sleep(0)
         shard._claims.keep_only(frozenset())
-        assert shard._claims.group_commits == [commit]
+        assert len(shard._claims._claims) == 1
         await claiming
-        await commit.finish()
+        await claims.commit.finish()
         shard._claims.keep_only(frozenset())
-        assert shard._claims.group_commits == []
+        assert not shard._claims._claims
 
     with_servers(scenario)

@@ -299,8 +299,9 @@ FIRST_ONLY = {
 }  # fmt: skip
 """With the index whose first entry each reads."""
 OF_QUEUES = {
-    "queues", "deleted_queues", "share_queues", "present_queue", "queue_exists", "delete_queue", "queue_settings",
-    "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids", "lock_queues", "purge_queue",
+    "queues", "queues_version", "deleted_queues", "share_queues", "present_queue", "queue_exists", "delete_queue",
+    "queue_settings", "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids", "lock_queues",
+    "purge_queue",
     "bucket", "update_bucket", "queue_lock", "update_queue_lock", "delete_queue_lock", "delete_queue_settings",
     "lock_version", "try_to_write", "first_deleted_queue", "store_listener", "listeners", "delete_listeners",
     "clock_ahead", "clock_seen",

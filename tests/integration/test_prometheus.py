@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -92,8 +93,12 @@ def prometheus(tmp_path_factory, server, worker):
 
     def is_up():
         assert process.poll() is None, (folder / "log").read_text()
-        with contextlib.suppress(OSError):
+        try:
             return ask('up{job="pinlater"} == 1')
+        except urllib.error.HTTPError as error:  # 503 while it starts
+            error.close()
+        except OSError:
+            pass
 
     try:
         wait_for(is_up, 50)
