@@ -90,13 +90,20 @@ def run_now(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
 def retry(session: Session, /, *, descriptors: tuple[str, ...], attempts: int) -> int:
     """Retry failed jobs, by descriptor: make them pending again.
 
-    For all failed jobs of a queue, or those that match a filter, see "pinlater retry-failed".
+    A job that has undone its steps fails again; the tool says so. For all failed jobs of a queue, or those that match a
+    filter, see "pinlater retry-failed".
 
     Exit status 1 if a job has not failed or does not exist.
     """
 
     def retry_one(client: Client, name: str) -> bool:
-        return client.retry_these(JobDescriptor.parse(name).queue, [name], attempts=attempts) > 0
+        info = client.lookup([name]).get(name)
+        is_retried = client.retry_these(JobDescriptor.parse(name).queue, [name], attempts=attempts) > 0
+        failed = info.failed_attempts if info else []
+        if is_retried and failed and failed[-1].has_undone:
+            text = "has undone its steps, so it fails again unless it catches SagaUndone; enqueue a new job instead"
+            click.echo(f"pinlater: {visible(name)} {text}", err=True)
+        return is_retried
 
     return _change_each(session, descriptors, retry_one, "retried")
 

@@ -36,6 +36,7 @@ from pinlater.jobs.sleeping import check_timeout, moment_after, sleep_until
 from pinlater.jobs.step_records import StepRecords
 from pinlater.jobs.steps import Steps
 from pinlater.model.body_metadata import BodyMetadata, SagaMark
+from pinlater.model.status import SAGAS_UNDONE
 
 _T = TypeVar("_T")
 
@@ -228,7 +229,7 @@ class WorkflowContext(InterruptibleContext):
             return False
         if step in mark.passed and not self._has_reached_all(mark):
             return True
-        raise SagaUndone(f"the job gave up, and its sagas are undone: {mark.why}")
+        raise SagaUndone(f"the job gave up, and {SAGAS_UNDONE}: {mark.why}")
 
     def begin_unless_something_to_undo_is_ahead(self) -> None:
         """Raise ``SagaUndone`` if the job has given up, and this attempt has passed all steps that it is to undo."""

@@ -28,6 +28,12 @@ MAX_STATUS_CHARACTERS = 5000
 CANCELLED_WITH_PARENT = "cancelled with its parent\n"
 """What the status of a job says that was cancelled because the job that waits for it was."""
 
+SAGAS_UNDONE = "its sagas are undone"
+"""What the error of the attempt says that has undone the sagas of a job that gave up."""
+
+SAGAS_LEFT = "not undone, and left so: "
+"""Begin of the line below an error that names the steps that the last attempt could not undo."""
+
 _PLANNED_CHARACTERS = 4000
 """Space for a job's attempts; the rest is for the text of its enqueue, crashes and manual retries."""
 _MAX_RECORDED = 20
@@ -83,6 +89,11 @@ class FailedAttempt:
         if self.attempt is not None:
             return f"attempt {self.attempt} of {self.attempts_allowed}"
         return "process died" if _DEATH.search(self.error) else "no attempt"
+
+    @property
+    def has_undone(self) -> bool:
+        """Whether it has undone the job's sagas, so that further attempts have nothing to do."""
+        return SAGAS_UNDONE in self.error and SAGAS_LEFT not in self.traceback
 
 
 @dataclass(frozen=True, slots=True)

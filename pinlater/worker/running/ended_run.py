@@ -26,6 +26,7 @@ from pinlater.jobs.interruptible import swallowed_interruption
 from pinlater.jobs.next_run import NextRunPlan
 from pinlater.jobs.retry_delay import bounded_ms, delay_ms
 from pinlater.jobs.waiting import JobWaits
+from pinlater.model.status import SAGAS_UNDONE
 from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.running.mismatch import REASONS
 from pinlater.worker.running.run_context import RunContext
@@ -113,7 +114,7 @@ class EndedRun:
         if isinstance(reason, JobExpired | ResultTooLarge | SagaUndone) or context.options.gives_up_on(reason):
             return self._given_up(reason)
         if has_undone(context):
-            return self._given_up(reason, " (its sagas are undone)")
+            return self._given_up(reason, f" ({SAGAS_UNDONE})")
         if context.gives_up_after(reason):
             return self._given_up(reason, " (final: no retry would help)")
         return self._failed(reason)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from pinlater.jobs.retry_delay import delay_ms
 from pinlater.model.body_metadata import UNDO_ATTEMPTS
-from pinlater.model.status import format_origin
+from pinlater.model.status import SAGAS_LEFT, format_origin
 from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.session.outcome import Failure, Interruption, Outcome, describe_error
@@ -53,7 +53,7 @@ def undo_first(context: RunContext, outcome: Failure, error: BaseException, now_
     if context.is_last_attempt:
         log.error("%s gives up to undo %s", context.options.name, ", ".join(map(repr, mark.steps)))
         left = ", ".join(f"{key!r}" for key in mark.steps)
-        return replace(outcome, status=f"{outcome.status}not undone, and left so: {left}\n")
+        return replace(outcome, status=f"{outcome.status}{SAGAS_LEFT}{left}\n")
     return outcome
 
 

@@ -218,6 +218,21 @@ def test_an_event_that_a_job_does_not_wait_for_is_kept_with_a_note(tool_run, ser
     assert tool_run("send", "q:s1:p1:1", "early")[2] == ""
 
 
+UNDONE = "[attempt 1/5 2026-11-27T20:36:01Z web1 42 0.00 s] SagaUndone: the job gave up, and its sagas are undone: x\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "is_noted"), [(UNDONE, True), (f"{UNDONE}not undone, and left so: 'flight'\n", False), ("", False)]
+)
+def test_a_retry_says_that_a_job_has_undone_its_steps(tool_run, server, status, is_noted):
+    found = {"q:s1:p1:1": info("q:s1:p1:1", state=3, status=status)}
+    server.answer = lambda call: found if call.method == "lookupJobs" else 1
+    exit_status, out, err = tool_run("retry", "q:s1:p1:1")
+    assert (exit_status, out) == (0, "1 job retried\n")
+    note = "pinlater: q:s1:p1:1 has undone its steps, so it fails again unless it catches SagaUndone; enqueue a new job"
+    assert err == (f"{note} instead\n" if is_noted else "")
+
+
 def test_scan_stops_at_the_limit(tool_run, server):
     server.answer = scanned(pages)
     assert len(tool_run("scan", "email")[1].splitlines()) == 101

@@ -55,6 +55,14 @@ def test_a_job_shows_what_its_sagas_would_undo(browser, client, why, text):
     assert "<no>" not in page
 
 
+@pytest.mark.parametrize(
+    ("error", "is_told"), [("SagaUndone: the job gave up, and its sagas are undone: x", True), ("OSError: x", False)]
+)
+def test_before_a_retry_a_job_says_that_it_has_undone_its_steps(browser, client, error, is_told):
+    [descriptor] = fail(client, error)
+    assert ("It has undone its steps, so it fails again" in browser.get(f"/job?id={descriptor}").text) is is_told
+
+
 def test_a_job_shows_what_is_kept_in_its_body(browser, client):
     client.create_queue("imports")
     body = (

@@ -12,6 +12,7 @@ from pinlater import Constant, Discard, Job, JobFailed, JobInterrupted, SagaUndo
 from pinlater.errors import BodyInvalid
 from pinlater.jobs.job import RawJob
 from pinlater.model.body_metadata import read_metadata
+from pinlater.model.status import parse_status
 from pinlater.testing import FakeContext, killed_everywhere, run_inline
 from tests.unit.jobs.bookings import book, book_async, cancel, cancel_async, done, failures, note, run, undone
 
@@ -79,6 +80,7 @@ def test_a_job_that_gives_up_undoes_what_was_done_the_last_first(kind):
     [first, last] = [client.outcomes[1], client.outcomes[-1]]
     assert "OSError: no payment" in first.status
     assert "SagaUndone: the job gave up, and its sagas are undone: OSError: no payment" in last.status
+    assert [parse_status(outcome.status)[1][-1].has_undone for outcome in client.outcomes] == [False, False, True]
     with pytest.raises(AssertionError, match="no payment"):
         client.assert_succeeded()
 
@@ -103,6 +105,7 @@ def test_one_that_never_works_is_said_and_the_others_are_undone(kind, caplog):
     assert last.attempt == last.attempts_allowed == 5
     assert "cannot undo step 'book#2': OSError" in last.status
     assert "not undone, and left so: 'book#2'" in last.status
+    assert not parse_status(last.status)[1][-1].has_undone
     assert "gives up to undo 'book#2'" in caplog.text
 
 
@@ -362,6 +365,7 @@ def test_a_job_whose_error_comes_again_while_it_undoes_is_said_to_be_given_up(ca
     assert endings(client) == [("failed", False), ("failed", True), ("discarded", False)]
     assert "Cheap given up: ValueError: too expensive (its sagas are undone)" in caplog.text
     assert "ValueError: too expensive (its sagas are undone)" in client.outcomes[-1].status
+    assert parse_status(client.outcomes[-1].status)[1][-1].has_undone
     assert caplog.text.count("next attempt in") == 1
 
 
