@@ -117,17 +117,18 @@ def retry(session: Session, /, *, descriptors: tuple[str, ...], attempts: int) -
 )
 @click.argument("descriptor", type=_descriptor)
 @click.argument("event")
-@click.argument("value", default="null")
+@click.argument("value", required=False)
 @click.option("--id", "event_id", help="Of two events with the same name and id, only the first is kept.")
-def send(session: Session, /, *, descriptor: str, event: str, value: str, event_id: str | None) -> int:
+def send(session: Session, /, *, descriptor: str, event: str, value: str | None, event_id: str | None) -> int:
     """Send an event to a job.
 
-    The event is kept until the job waits for it with context.wait_for. The value is JSON, by default null.
+    The event is kept until the job waits for it with context.wait_for. The value is JSON. Without one the job gets
+    None, which does not fit if it waits for a value of a type, as in context.wait_for("approval", Approval).
 
     Exit status 1 if the job has ended or does not exist.
     """
     with session.client() as client:
-        handle, sent = client.handle(descriptor), _json(value)
+        handle, sent = client.handle(descriptor), None if value is None else _json(value)
         info = client.lookup([descriptor]).get(descriptor)
         is_sent = handle.send(event, sent, id=event_id)
         reasons = {} if is_sent else _reasons(client, [descriptor])
@@ -140,7 +141,7 @@ def send(session: Session, /, *, descriptor: str, event: str, value: str, event_
     if session.as_json:
         print_json({"sent": is_sent})
     elif is_sent:
-        click.echo("event sent")
+        click.echo("event sent, without a value: the job gets None" if value is None else "event sent")
     return 0 if is_sent else 1
 
 

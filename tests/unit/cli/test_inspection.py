@@ -210,12 +210,20 @@ def test_an_event_that_a_job_does_not_wait_for_is_kept_with_a_note(tool_run, ser
     waiting = info("q:s1:p1:1")
     waiting.waitsFor = [PinLaterMessageWait("event/approval", 1)]
     server.answer = lambda call: {"q:s1:p1:1": waiting} if call.method == "lookupJobs" else True
-    assert tool_run("send", "q:s1:p1:1", "approval") == (0, "event sent\n", "")
-    status, out, err = tool_run("send", "q:s1:p1:1", "aproval")
+    assert tool_run("send", "q:s1:p1:1", "approval", "true") == (0, "event sent\n", "")
+    status, out, err = tool_run("send", "q:s1:p1:1", "aproval", "true")
     assert (status, out) == (0, "event sent\n")
     assert err == "pinlater: q:s1:p1:1 waits for event approval; aproval is kept until it waits for that\n"
     waiting.waitsFor = None
     assert tool_run("send", "q:s1:p1:1", "early")[2] == ""
+
+
+def test_an_event_without_a_value_is_said_to_have_none(tool_run, server):
+    server.answer = lambda call: {"q:s1:p1:1": info("q:s1:p1:1")} if call.method == "lookupJobs" else True
+    no_value = "event sent, without a value: the job gets None\n"
+    assert tool_run("send", "q:s1:p1:1", "approval") == (0, no_value, "")
+    assert request(server, -1).payload == b"null"
+    assert tool_run("send", "q:s1:p1:1", "approval", "null") == (0, "event sent\n", "")
 
 
 UNDONE = "[attempt 1/5 2026-11-27T20:36:01Z web1 42 0.00 s] SagaUndone: the job gave up, and its sagas are undone: x\n"
