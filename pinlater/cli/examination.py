@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 
 from pinlater.cli.command import Session
 from pinlater.cli.metrics_page import AdminPort
+from pinlater.cli.server_probes import servers_away
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.periodic import PeriodicJobs
 from pinlater.errors import QueueNotFound
@@ -41,6 +42,7 @@ class Examination:
         self._collector = Collector(client, periodic=self._periodic_jobs)
         self._periodic: tuple[float, PeriodicJobs] | None = None  # good until, monotonic seconds
         self._queues = queues
+        self._servers, self._timeout = session.server_set(), session.timeout
         self._admin = None if admin is None else AdminPort(admin, session.timeout, session.tls_ca)
         self._has_read = False
         self._last: ServerSample | None = None
@@ -58,6 +60,7 @@ class Examination:
         if not self._has_read and (missing := set(self._queues) - readings.settings.keys()):
             raise QueueNotFound(f"there is no queue {min(missing)!r}")
         self._has_read = True
+        readings = dataclasses.replace(readings, servers_away=await servers_away(self._servers, self._timeout))
         if problem:
             readings = dataclasses.replace(
                 readings, not_told=[*readings.not_told, problem], unchecked=store_rules.OF_METRICS

@@ -27,6 +27,7 @@ class Kind(StrEnum):
     """Kind of problem."""
 
     SERVER_AWAY = "server_away"
+    ONE_SERVER_AWAY = "one_server_away"
     SERVER_NOT_READY = "server_not_ready"
     SHARD_AWAY = "shard_away"
     STORE_FULL = "store_full"
@@ -59,6 +60,7 @@ _KINDS = list(Kind)
 STORE_KINDS = frozenset(
     {
         Kind.SERVER_AWAY,
+        Kind.ONE_SERVER_AWAY,
         Kind.SERVER_NOT_READY,
         Kind.SHARD_AWAY,
         Kind.STORE_FULL,
@@ -83,7 +85,7 @@ class Finding(NamedTuple):
     Attributes:
         kind: kind of problem.
         severity: how bad it is.
-        subject: what it is about: a queue, a worker, a shard, or a class in a queue. Unescaped text of users.
+        subject: what it is about: a queue, a worker, a server, a shard, or a class in a queue. Unescaped text of users.
         title: a few words, without numbers that change.
         sentence: what is wrong, with numbers.
         advice: what to do about it.

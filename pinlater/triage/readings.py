@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from pinlater.client.periodic import PeriodicJob
+from pinlater.errors import PinLaterError
 from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.queues import QueueSettings
 from pinlater.model.silence import is_silent, serving_processes, silent_since_ms
@@ -203,6 +204,7 @@ class Readings:
         classes: queue -> its most frequent class, for deep queues that several classes share.
         server: figures from a server's metrics; None if unavailable.
         missing_shards: shards that do not answer, if ``server`` is None.
+        servers_away: servers that do not answer although others do, and why.
         answer_seconds: how long a small call took, the shorter of two if the first took long; None if unknown.
         not_told: what could not be read, in words.
         unchecked: kinds of findings that these readings may miss, because a read failed that may succeed the next time.
@@ -223,6 +225,7 @@ class Readings:
     classes: Mapping[str, ClassSample] = field(default_factory=dict)
     server: ServerReading | None = None
     missing_shards: Collection[str] = ()
+    servers_away: Mapping[str, PinLaterError] = field(default_factory=dict)
     answer_seconds: float | None = None
     not_told: Sequence[str] = ()
     unchecked: Collection[Kind] = ()

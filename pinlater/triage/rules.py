@@ -12,6 +12,7 @@ from pinlater.triage.thresholds import Thresholds, configured
 Rule = Callable[[Readings, Thresholds], Iterable[Finding]]
 
 RULES: tuple[Rule, ...] = (
+    store_rules.one_server_away,
     store_rules.server_not_ready,
     store_rules.shard_away,
     store_rules.store_full,

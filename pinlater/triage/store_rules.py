@@ -18,14 +18,13 @@ _ALMOST_FULL = 0.25
 """Below this fraction of the threshold, a shard may be full at any moment."""
 
 
-OF_METRICS = STORE_KINDS - {Kind.SERVER_AWAY}
+OF_METRICS = STORE_KINDS - {Kind.SERVER_AWAY, Kind.ONE_SERVER_AWAY}
 """Kinds of findings that come from a server's metrics."""
 
 
 def server_away(error: PinLaterError) -> Finding:
     """Return the finding that replaces all others when no server can be reached, or can carry out calls."""
-    said = error.reasons if isinstance(error, NotConnected) else str(error)  # its own advice is for programs
-    reason, lost = shortened(said), "Jobs are neither stored nor handed out."
+    reason, lost = _reason(error), "Jobs are neither stored nor handed out."
     if isinstance(error, ServerError):
         title, sentence = "The server cannot carry out calls", f"The server answers every call with: {reason}. {lost}"
         advice = "See the server's log, and whether the databases of its store run and can be reached from it."
@@ -33,6 +32,21 @@ def server_away(error: PinLaterError) -> Finding:
         title, sentence = "The server cannot be reached", f"No server answers: {reason}. {lost}"
         advice = "See whether pinlater-server runs, and whether its port can be reached from here."
     return Finding(Kind.SERVER_AWAY, Severity.CRITICAL, "server", title, sentence, advice)
+
+
+def one_server_away(readings: Readings, _: Thresholds) -> Iterator[Finding]:
+    """Find servers that do not answer, while others of those that were named do."""
+    for name, error in readings.servers_away.items():
+        yield Finding(
+            Kind.ONE_SERVER_AWAY,
+            Severity.WARNING,
+            name,
+            f"Server {name} does not answer",
+            f"One of the servers does not answer: {_reason(error)}. Others do, so clients and workers that know "
+            "several go on with those.",
+            "See whether pinlater-server runs there, and whether its port can be reached from here. If it is gone for "
+            "good, take it out of --server or PINLATER_SERVERS here, and of clients and workers.",
+        )
 
 
 def server_not_ready(readings: Readings, _: Thresholds) -> Iterator[Finding]:
@@ -137,6 +151,10 @@ def certificate_ends(readings: Readings, thresholds: Thresholds) -> Iterator[Fin
         since_ms=int(ends * 1000) if is_over else None,
         numbers={"seconds_left": left},
     )
+
+
+def _reason(error: PinLaterError) -> str:
+    return shortened(error.reasons if isinstance(error, NotConnected) else str(error))  # its advice is for programs
 
 
 def _are_slow(calls: StoreCalls, thresholds: Thresholds) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import time
 
 import pytest
@@ -15,6 +16,7 @@ from pinlater.errors import NoHealthyShards
 from pinlater.protocol.messages import PinLaterCancelledJobs, PinLaterQueueSettings, PinLaterScanJobsResponse
 from pinlater.server.metrics import Metrics, render_prometheus
 from pinlater.triage.findings import Finding, Kind, Severity
+from tests.unit.client.fake_server import FakeServer
 
 WATCH = {"admin": None, "least": Severity.WARNING, "every": 0.01, "command": (), "webhook": None}
 
@@ -93,6 +95,27 @@ def test_a_server_without_a_shard_that_answers_is_a_finding(tool_run, server):
     [finding] = json.loads(out)["findings"]
     assert (status, finding["kind"], finding["severity"]) == (1, "server_away", "critical")
     assert "no shard of the store answers at present" in finding["sentence"]
+
+
+def test_one_of_several_servers_that_is_away_is_a_finding(tool_run, server, monkeypatch):
+    server.answer = answers(getOldestDueTimestamps={})
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        dead = f"127.0.0.1:{taken.getsockname()[1]}"
+        monkeypatch.delenv("PINLATER_SERVERS")
+        status, out, _ = tool_run("doctor", "--server", f"{dead},{server.address}", "--json")
+        [finding] = json.loads(out)["findings"]
+        assert (status, finding["kind"], finding["subject"]) == (1, "one_server_away", dead)
+        assert f"does not answer: {dead}: connection refused. Others do" in finding["sentence"]
+
+
+def test_all_of_several_servers_answer(tool_run, server, monkeypatch):
+    server.answer = answers(getOldestDueTimestamps={}, getCancelledJobs="unknown")
+    with FakeServer(lambda _: None) as other:
+        other.answer = server.answer
+        monkeypatch.setenv("PINLATER_SERVERS", f"{other.address},{server.address}")
+        assert tool_run("doctor")[0] == 0
+        assert {call.method for call in other.calls} & {call.method for call in server.calls} == {"getCancelledJobs"}
 
 
 def test_what_an_older_server_does_not_tell_is_said(tool_run, server):

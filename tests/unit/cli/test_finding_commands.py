@@ -6,6 +6,7 @@ import click
 
 from pinlater.cli.program import tool
 from pinlater.client.periodic import PeriodicJob
+from pinlater.errors import NotConnected
 from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import JobInfo
 from pinlater.model.queues import QueueSettings
@@ -45,6 +46,7 @@ EVERYTHING = readings(
     periodic=[periodic("Late", 600, 0), periodic("Failed", 0, 2)],
     groups=[group("served", "crash #: x", given_up=1), group("email", "OSError", retrying=50)],
     recent={"bad": Flow(300.0, failed=50, given_up=50)},
+    servers_away={"queue2:9010": NotConnected("queue2:9010: connection refused")},
     server=ServerReading(
         [ShardReading("1", "refused", None, 1e9, 1e6)],
         [StoreCalls("ack", 50, 2.0)],
