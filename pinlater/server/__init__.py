@@ -2,10 +2,10 @@
 
 
 def main() -> None:
-    """Run ``pinlater-server``; TERM ends it also while it is imported, even as process 1 of a container."""
-    from pinlater_supervisor.signals import end_on_term
+    """Run ``pinlater-server``; while it is imported, TERM ends it, even as process 1 of a container."""
+    from pinlater_supervisor.signals import heed_while_starting
 
-    end_on_term()
+    heed_while_starting()
     from pinlater.server.program import main as run
 
     run()

@@ -140,7 +140,7 @@ def _check(settings: Settings) -> int:
 def _run(settings: Settings) -> int:
     from pinlater_supervisor import Supervisor, signals
 
-    signals.end_on_term()
+    signals.heed_while_starting()
     from pinlater.server.admin.access import OWN_SOCKET, check_access, has_dashboard
     from pinlater.server.logs import set_up_logs
     from pinlater.server.net.certificates import admin_certificates_of, certificates_of

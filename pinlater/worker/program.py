@@ -234,7 +234,7 @@ def worker(  # noqa: PLR0917 - click calls it
     _refuse_contradictions(click.get_current_context())
     from pinlater_supervisor import signals  # not for --help
 
-    signals.end_on_term()
+    signals.heed_while_starting()
     from pinlater.worker.options import WorkerOptions
     from pinlater.worker.pools import parse_pools
 

@@ -26,14 +26,17 @@ HANDLED = (
     signal.SIGCHLD,
 )
 
+_HELD_BACK = {signal.SIGHUP}
+
 
 class SignalQueue:
-    """Collects `HANDLED` signals while open; restores the former handlers when closed."""
+    """Collects `HANDLED` signals while open; restores the former handlers and the mask when closed."""
 
     def __init__(self) -> None:
         self._reader, self._writer = nonblocking_pipe()
         self._former_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         self._former: dict[int, Any] = {number: signal.signal(number, no_op) for number in HANDLED}
+        self._former_mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)
 
     def fileno(self) -> int:
         return self._reader
@@ -43,6 +46,7 @@ class SignalQueue:
         return list(drain_pipe(self._reader))
 
     def close(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._former_mask)
         for number, handler in self._former.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         signal.set_wakeup_fd(self._former_fd)
@@ -54,13 +58,15 @@ class SignalQueue:
         os.close(self._writer)
 
 
-def end_on_term() -> None:
-    """End this process with exit code 0 on SIGTERM, until a supervisor runs in it: for a program that is starting.
+def heed_while_starting() -> None:
+    """End this process with exit code 0 on SIGTERM, and hold SIGHUP back, until a supervisor runs in it.
 
-    The kernel discards the signal if it has no handler and this is process 1 of a container. So the program would start
-    in spite of it, and be killed in the middle of its work when its grace period is over.
+    It is for a program that is starting. The kernel discards SIGTERM if it has no handler and this is process 1 of a
+    container. So the program would start in spite of it, and be killed in the middle of its work when its grace period
+    is over. SIGHUP would end it; held back, it is a reload as soon as there is something to reload.
     """
     signal.signal(signal.SIGTERM, _end)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
 
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:

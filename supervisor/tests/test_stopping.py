@@ -16,13 +16,27 @@ def test_a_program_that_is_starting_ends_on_term(start):
     program = start("""
         from pinlater_supervisor import signals
 
-        signals.end_on_term()
+        signals.heed_while_starting()
         say("starting")
         while True:
             time.sleep(60)
     """)
     program.expect("starting")
     assert program.stop() == 0
+
+
+def test_a_reload_is_held_back_until_a_starting_program_runs(start):
+    master = start("""
+        from pinlater_supervisor import signals
+
+        signals.heed_while_starting()
+        os.kill(os.getpid(), signal.SIGHUP)
+        say("starting")
+        supervise(Pool(name="jobs", run=worker), on_reload=lambda: say("reloads"))
+    """)
+    master.expect_all("starting", "reloads", "ready jobs 0")
+    assert master.stop() == 0
+    assert master.said.count("reloads") == 1
 
 
 def test_term_drains_pools_in_their_order(start):
