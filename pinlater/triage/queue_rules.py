@@ -134,18 +134,25 @@ def key_held(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
         seconds = readings.age_seconds(hold.since_ms)
         if seconds < thresholds.backlog_seconds:
             continue
+        usual = hold.usual_seconds
+        is_usual = usual is not None and seconds <= usual
+        compared = "" if usual is None else f" Of the attempts of {hold.job}, 95 % take {span(usual)} at most."
         yield Finding(
             Kind.KEY_HELD,
-            Severity.WARNING,
+            Severity.NOTICE if is_usual else Severity.WARNING,
             hold.descriptor,
             f"A job of queue {queue} holds up others of its key",
             f"Job {hold.descriptor} has been running for {span(seconds)}, and {jobs(hold.waiting)} of its key "
-            f"{shortened(hold.key, 60)} {'waits' if hold.waiting == 1 else 'wait'} until it ends.",
-            "See whether it hangs: its progress, and the stacks that kill -USR2 of its worker's master logs. Cancel it "
-            "if it does; timeout or stall_after of its class ends such jobs in future.",
+            f"{shortened(hold.key, 60)} {'waits' if hold.waiting == 1 else 'wait'} until it ends.{compared}",
+            "That is usual. If the others cannot wait so long, divide such jobs, or let more of a key run at once "
+            "(running_per_key)."
+            if is_usual
+            else "See whether it hangs: its progress, and the stacks that kill -USR2 of its worker's master logs. "
+            "Cancel it if it does; timeout or stall_after of its class ends such jobs in future.",
             f"pinlater lookup {hold.descriptor}",
             hold.since_ms,
             queue,
+            hold.job or None,
             numbers={"jobs": hold.waiting, "seconds": seconds},
             affected=hold.waiting,
         )

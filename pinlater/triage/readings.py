@@ -93,12 +93,16 @@ class KeyHold(NamedTuple):
         key: its key.
         since_ms: since when it has been running, epoch milliseconds by the store's clock.
         waiting: number of jobs that wait for the key, as far as they were looked at.
+        job: its class; empty if unknown.
+        usual_seconds: 95 % of the attempts of its class took at most this long; None if too few are known.
     """
 
     descriptor: str
     key: str
     since_ms: int
     waiting: int
+    job: str = ""
+    usual_seconds: float | None = None
 
 
 class ClassSample(NamedTuple):

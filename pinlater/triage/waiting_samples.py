@@ -13,7 +13,7 @@ from pinlater.model.body_summary import SUMMARY_BYTES, summarize
 from pinlater.model.jobs import JobInfo
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
-from pinlater.model.statistics import HOUR, StatisticsKind
+from pinlater.model.statistics import HOUR, StatisticsKind, total
 from pinlater.model.workers import WorkerReport
 from pinlater.triage.readings import ClassSample, Depth, Flow, KeyHold, KeySample, ServerReading
 
@@ -31,8 +31,15 @@ _SAMPLE = 200
 _LOOKED_UP = 100
 _DEEP = 100
 _LONG_MS = 60_000
+_DAY_MS = 24 * HOUR * 1000
 _MOST_HOLDS = 20
 """Maximum number of running jobs to look up: those that have run longest of the queues in which jobs wait for a key."""
+
+USUAL_DAYS = 7
+"""Days that show how long attempts of a class usually run."""
+
+_FEWEST_RUNS = 3
+"""Fewer attempts do not show what is usual."""
 
 _UsualShares = Mapping[str, float]
 """Class -> its share of a queue's attempts."""
@@ -56,6 +63,7 @@ class WaitingSampler:
     def __init__(self, client: AsyncVerbs) -> None:
         self._client = client
         self._usual: dict[str, tuple[float, _UsualShares]] = {}  # queue -> good until, shares
+        self._usual_runs: dict[tuple[str, str], tuple[float, float | None]] = {}  # queue, class -> good until, seconds
 
     async def sample(
         self,
@@ -100,16 +108,38 @@ class WaitingSampler:
         longest = [
             name for name in sorted(since_ms, key=lambda name: since_ms[name]) if at_ms - since_ms[name] >= _LONG_MS
         ]
-        infos = await self._client.lookup(longest[:_MOST_HOLDS]) if longest else {}
+        some = longest[:_MOST_HOLDS]
+        infos = await self._client.lookup(some, include_body=True, max_body_bytes=SUMMARY_BYTES) if some else {}
         found: dict[str, KeyHold] = {}
-        for name in longest[:_MOST_HOLDS]:
+        for name in some:
             queue, info = _queue_of(name), infos.get(name)
             if queue in found or info is None or info.key is None or info.state is not JobState.IN_PROGRESS:
                 continue
             waiting = await self._waiting_for(queue, info.key.text)
             if waiting:
-                found[queue] = KeyHold(name, info.key.text, since_ms[name], waiting)
+                job = summarize(info.body).job
+                usual = await self._usual_seconds(queue, job, at_ms) if job else None
+                found[queue] = KeyHold(name, info.key.text, since_ms[name], waiting, job, usual)
         return found
+
+    async def _usual_seconds(self, queue: str, job: str, at_ms: int) -> float | None:
+        """Return how long 95 % of the attempts of a class took at most within the last days; None if few are known."""
+        now = time.monotonic()
+        good_until, usual = self._usual_runs.get((queue, job), (now, None))
+        if now < good_until:
+            return usual
+        try:
+            read = await self._client.statistics(
+                StatisticsKind.CLASS, resolution=HOUR, since_ms=at_ms - USUAL_DAYS * _DAY_MS, queues=[queue], name=job
+            )
+        except ProtocolError:  # an earlier version
+            read = []
+        run = total(read).run
+        most_ms = run.quantile(0.95) if run.count >= _FEWEST_RUNS else None
+        usual = None if most_ms is None else most_ms / 1000
+        self._usual_runs = {key: known for key, known in self._usual_runs.items() if now < known[0]}
+        self._usual_runs[queue, job] = now + _USUAL_SECONDS, usual
+        return usual
 
     async def _waiting_for(self, queue: str, key: str) -> int:
         """Return how many jobs wait for a key, as far as one page of them shows."""

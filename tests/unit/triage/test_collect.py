@@ -13,7 +13,7 @@ from pinlater.model.keys import JobKey
 from pinlater.model.messages import CancelledJobs
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
-from pinlater.model.statistics import Statistics, StatisticsKind
+from pinlater.model.statistics import Spread, Statistics, StatisticsKind, bucket_of
 from pinlater.model.workers import RunningJob, WorkerProcess, WorkerReport
 from pinlater.triage import collect
 from pinlater.triage.collect import MOST_COUNTED, Collector
@@ -54,12 +54,14 @@ class FakeVerbs:
             raise ProtocolError("unknown call")
         return []
 
-    async def statistics(self, kind, *, resolution, since_ms, until_ms=None, queues):
+    async def statistics(self, kind, *, resolution, since_ms, until_ms=None, queues, name=None):
         self.asked[f"statistics {kind.name} {resolution}"] += 1
         if self.is_old:
             raise ProtocolError("unknown call")
         if kind is StatisticsKind.CLASS:
-            return [one for one in self.classes if one.queue in queues and since_ms <= one.start_ms < until_ms]
+            until_ms = NOW_MS + 1 if until_ms is None else until_ms
+            of_queues = [one for one in self.classes if one.queue in queues and name in {None, one.name}]
+            return [one for one in of_queues if since_ms <= one.start_ms < until_ms]
         return [one for one in self.statistics_of if resolution == one[0] for one in one[1]]
 
     async def failure_groups(self, queues, *, limit):
@@ -165,7 +167,9 @@ class KeysAreHeld(FakeVerbs):
         self.asked["lookup"] += 1
         self.asked["looked up"] += len(descriptors)
         return {
-            name: JobInfo(name, JobState.IN_PROGRESS, 2, 2, key=None if name.endswith("99") else JobKey(name[-2:]))
+            name: JobInfo(
+                name, JobState.IN_PROGRESS, 2, 2, key=None if name.endswith("99") else JobKey(name[-2:]), body=self.body
+            )
             for name in descriptors
         }
 
@@ -177,11 +181,28 @@ class KeysAreHeld(FakeVerbs):
 
 def test_jobs_that_have_long_held_up_others_of_their_key_are_looked_up():
     client = KeysAreHeld(["email"], due=0, waiting_for_key=3)
-    assert collected(client).holds == {"email": KeyHold("email:s1:p1:97", "97", NOW_MS - 97_000, 3)}
+    assert collected(client).holds == {"email": KeyHold("email:s1:p1:97", "97", NOW_MS - 97_000, 3, "Mail")}
     assert (client.asked["lookup"], client.asked["looked up"], client.asked["scan"]) == (1, 20, 2)
     idle = KeysAreHeld(["email"], due=0)
     assert collected(idle).holds == {}
     assert idle.asked["lookup"] == 0, "no job waits for its key"
+
+
+@pytest.mark.parametrize(("runs", "usual"), [(2, None), (50, pytest.approx(1800, rel=0.25))])
+def test_how_long_such_a_job_usually_runs_is_asked_once(runs, usual):
+    client = KeysAreHeld(["email"], due=0, waiting_for_key=3)
+    run = Spread({bucket_of(1_800_000): runs})
+    client.classes = [
+        Statistics("email", "Mail", NOW_MS - 6 * 86_400_000, run=run),
+        Statistics("email", "Other", NOW_MS, run=Spread({bucket_of(1000): 1000})),
+    ]
+
+    async def twice():
+        collector = Collector(client, clock_ms=lambda: NOW_MS)
+        return [(await collector.collect()).holds["email"].usual_seconds for _ in range(2)]
+
+    assert asyncio.run(twice()) == [usual, usual]
+    assert client.asked["statistics CLASS 3600"] == 1
 
 
 def test_keys_are_counted_where_that_is_cheap_or_known():

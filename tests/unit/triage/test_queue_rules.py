@@ -25,6 +25,19 @@ def test_a_running_job_holds_up_the_others_of_its_key():
     assert "1 job of its key ada waits until" in held(11, waiting=1)[0].sentence
 
 
+def test_a_job_that_runs_no_longer_than_usual_for_its_class_may_be_intended():
+    def held(usual_seconds):
+        hold = KeyHold("email:s1:p1:7", "ada", NOW_MS - 40 * 60_000, 3, "Report", usual_seconds)
+        [finding] = found(key_held, readings(holds={"email": hold}))
+        return finding
+
+    usual, long = held(45 * 60.0), held(30 * 60.0)
+    assert (usual.severity, long.severity, long.job) == ("notice", "warning", "Report")
+    assert usual.sentence.endswith("wait until it ends. Of the attempts of Report, 95 % take 45 minutes at most.")
+    assert "hangs" not in usual.advice
+    assert "hangs" in long.advice
+
+
 def test_due_jobs_and_nobody_to_take_them():
     looked_at = readings("email", "sms", waits={"email": 90}, depths={"email": Depth(40, 0)})
     [finding] = found(no_worker, looked_at)
