@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from pinlater.errors import ProtocolError
 from pinlater.protocol.operations import Call, Calls
 
 if TYPE_CHECKING:
+    from pinlater.client.async_verbs import AsyncVerbs
     from pinlater.client.service_calls import ServiceCalls
 
 NO_CANCELLATION_MS = 2**62
 """Asked for jobs that were cancelled after this, a server only tells its time."""
+
+
+def _local_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def now_ms(calls: Calls) -> Generator[Call[Any], Any, int]:
@@ -21,7 +26,7 @@ def now_ms(calls: Calls) -> Generator[Call[Any], Any, int]:
     try:
         told = yield calls.cancelled_jobs(NO_CANCELLATION_MS)
     except ProtocolError:
-        return int(time.time() * 1000)
+        return _local_ms()
     return int(told.asked_ms)
 
 
@@ -30,4 +35,12 @@ def now_ms_at(client: ServiceCalls) -> int:
     try:
         return client.cancelled_jobs(NO_CANCELLATION_MS).asked_ms
     except ProtocolError:
-        return int(time.time() * 1000)
+        return _local_ms()
+
+
+async def now_ms_of(client: AsyncVerbs, clock_ms: Callable[[], int] = _local_ms) -> int:
+    """Return the store's time as ``now_ms`` does; ``clock_ms`` tells it for an earlier server."""
+    try:
+        return (await client.cancelled_jobs(NO_CANCELLATION_MS)).asked_ms
+    except ProtocolError:
+        return clock_ms()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.moving import HOLD_SECONDS
+from pinlater.client.store_time import now_ms_of
 from pinlater.dashboard.body_form import own_fields
 from pinlater.errors import PinLaterError
 from pinlater.model.descriptor import JobDescriptor
@@ -58,7 +57,8 @@ async def replace_job(client: AsyncVerbs, old: JobInfo, new: NewJob) -> str | No
             return old.descriptor
         is_changed = await client.schedule(queue, [old.descriptor], new.run_after_ms)
         return old.descriptor if is_changed else None
-    hold_ms = int((time.time() + HOLD_SECONDS) * 1000)
+    now_ms = await now_ms_of(client)
+    hold_ms = now_ms + int(HOLD_SECONDS * 1000)
     due_ms = new.run_after_ms or 0
     held = new._replace(unique=_KEY.format(old.descriptor), run_after_ms=max(due_ms, hold_ms))
     if old.unique is not None and old.state is JobState.PENDING:
@@ -68,7 +68,10 @@ async def replace_job(client: AsyncVerbs, old: JobInfo, new: NewJob) -> str | No
         [name] = await client.enqueue_jobs(queue, [held])
     if name is None or (name != old.descriptor and not await _delete_old(client, queue, old, name)):
         return None
-    await _make_due(client, queue, name, due_ms)
+    if due_ms <= now_ms:
+        await client.run_now(queue, [name])
+    else:
+        await client.schedule(queue, [name], due_ms)
     return name
 
 
@@ -113,10 +116,3 @@ async def _delete_old(client: AsyncVerbs, queue: str, old: JobInfo, name: str) -
         await client.delete_these(queue, [name], JobState.PENDING)
         return False
     return True
-
-
-async def _make_due(client: AsyncVerbs, queue: str, name: str, due_ms: int) -> None:
-    if due_ms <= time.time() * 1000:
-        await client.run_now(queue, [name])
-    else:
-        await client.schedule(queue, [name], due_ms)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.periodic import PeriodicJobs
-from pinlater.client.store_time import NO_CANCELLATION_MS
+from pinlater.client.store_time import now_ms_of
 from pinlater.errors import ProtocolError, QueueNotFound
 from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import missing_shards
@@ -90,7 +90,7 @@ class Collector:
         settings = everything if not queues else {name: everything[name] for name in queues if name in everything}
         oldest = await self._client.oldest_due(queues)
         workers = await _told(self._workers(), None, "workers", not_told)
-        at_ms = await self._now_ms()
+        at_ms = await now_ms_of(self._client, self._clock_ms)  # by which all times in the readings are
         waiting = sorted((name for name in oldest if name in settings), key=lambda name: oldest[name])
         waiting = [
             name for name in waiting if settings[name].is_paused or at_ms - oldest[name] >= 1000 * _WAITS_SECONDS
@@ -121,13 +121,6 @@ class Collector:
             missing_shards=await self._missing_shards(settings) if server is None else (),
             not_told=not_told,
         )
-
-    async def _now_ms(self) -> int:
-        """Return the time by the store's clock, by which all times in the readings are; this machine's may be off."""
-        try:
-            return (await self._client.cancelled_jobs(NO_CANCELLATION_MS)).asked_ms
-        except ProtocolError:  # an earlier version
-            return self._clock_ms()
 
     async def _missing_shards(self, queues: Iterable[str]) -> tuple[str, ...]:
         """Return the shards that do not answer, as the server's metrics would tell."""

@@ -210,6 +210,30 @@ def test_a_job_with_a_unique_key_that_a_worker_takes_meanwhile_keeps_it(local_se
     assert client.count("pins", JobState.PENDING) + client.count("pins", JobState.PENDING, future=True) == 0
 
 
+class ClaimsMeanwhile(AsyncClient):
+    """A client beside which a worker takes what is due just before the old job is deleted."""
+
+    claimed = ()
+
+    async def delete_these(self, queue, *args, **options):
+        self.claimed = await self.dequeue_jobs(queue, 5)
+        return await super().delete_these(queue, *args, **options)
+
+
+def test_the_new_job_is_held_back_by_the_clock_of_the_store(local_server, client):
+    name = failed(client)
+    local_server.advance(3600)
+    old = client.lookup([name], include_body=True)[name]
+
+    async def replace():
+        async with ClaimsMeanwhile(local_server.address) as asynchronous:
+            return await replace_job(asynchronous, old, NewJob(SEND)), asynchronous.claimed
+
+    new, claimed = asyncio.run(replace())
+    assert claimed == []
+    assert [job.descriptor for job in client.dequeue_jobs("pins", 5)] == [new]
+
+
 def test_finished_steps_are_kept_on_demand(browser, client):
     messages_of = b'"$calls":{"part":{"count":1,"batch":1}},"$events":{"paid":{"here":1}}'
     body = b'{"job":"Send","user_id":42,"name":"ada","$steps":{"a":1},"$policy":{"timeout":5.0},' + messages_of + b"}"
