@@ -37,8 +37,8 @@ enum PinLaterJobState {
 }
 
 struct RequestContext {
-  // Who is calling, by convention service:host; at most 300 characters. Part of every claim descriptor; a checkpoint without
-  // one is matched by it.
+  // Who is calling, by convention service:host; the end of one of more than 300 characters is replaced by a digest. Part of
+  // every claim descriptor; a checkpoint without one is matched by it.
   1: required string source,
   // For logs only.
   2: optional string requestId = "",

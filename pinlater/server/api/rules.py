@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from typing import NamedTuple
 
 from pinlater.errors import (
@@ -45,6 +46,8 @@ _QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 MAX_SOURCE_CHARACTERS = 300
 """Longest source of a call; it becomes part of the claim, which is stored and sent with each job."""
 
+_SOURCE_DIGEST_BYTES = 16
+
 MAX_KEEP_RESULT_MS = 86_400_000
 """Longest time to keep the result of a call, whatever the call asks for."""
 
@@ -82,14 +85,12 @@ def queues_of(first: str, others: Sequence[str]) -> tuple[str, ...]:
     return tuple(queues)
 
 
-def check_source(source: str) -> None:
-    """Refuse a source that is too long.
-
-    Raises:
-        UnknownError: it is.
-    """
-    if len(source) > MAX_SOURCE_CHARACTERS:
-        raise UnknownError(f"the source of a call has {len(source)} characters; at most {MAX_SOURCE_CHARACTERS}")
+def bounded_source(source: str) -> str:
+    """Return a source, the end of a long one as a digest: the original took any length, and sources stay distinct."""
+    if len(source) <= MAX_SOURCE_CHARACTERS:
+        return source
+    digest = blake2b(source.encode("utf-8", "replace"), digest_size=_SOURCE_DIGEST_BYTES).hexdigest()
+    return f"{source[: MAX_SOURCE_CHARACTERS - len(digest)]}{digest}"
 
 
 def idempotency_key(context: wire.RequestContext, keep_seconds: float) -> Once:

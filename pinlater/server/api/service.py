@@ -138,7 +138,7 @@ class Service:
         started, slept = time.perf_counter(), caller.slept_seconds
         try:
             require(arguments.context, "context")
-            rules.check_source(arguments.context.source)
+            arguments.context.source = rules.bounded_source(arguments.context.source)
             if OPERATIONS[method].takes_request:
                 require(arguments.request, "request")
             reply = await handler(arguments, caller)
