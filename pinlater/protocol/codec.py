@@ -30,7 +30,7 @@ from pinlater.protocol.enqueue_head import METHOD as ENQUEUE
 from pinlater.protocol.enqueue_head import EnqueueHead
 from pinlater.protocol.enqueue_reply import decode_descriptor, encode_descriptor
 from pinlater.protocol.framing import with_header
-from pinlater.protocol.guard import MAX_ELEMENTS, MalformedMessage, TooManyElements, check_message
+from pinlater.protocol.guard import MAX_ELEMENTS, MalformedMessage, TooManyElements, WrongElements, check_message
 from pinlater.protocol.messages import (
     METHODS,
     PinLaterEnqueueRequest,
@@ -40,7 +40,7 @@ from pinlater.protocol.messages import (
     arguments_of,
     result_of,
 )
-from pinlater.protocol.reader import RequestReader, WrongElements
+from pinlater.protocol.reader import RequestReader
 from pinlater.protocol.texts import NotText, repair_texts
 
 UNKNOWN_METHOD = TApplicationException.UNKNOWN_METHOD
@@ -222,7 +222,7 @@ class Codec:
             raise MalformedMessage(f"expected a call, not a message of type {kind}")
         try:
             if method not in METHODS:
-                _check(frame, quick_only=quick_only)
+                _check(frame, None, quick_only=quick_only)
                 return DecodedCall(method, sequence_id, None)
             arguments = self._arguments(frame, method, quick_only=quick_only)
         except (TooManyElements, WrongElements, NotText) as error:
@@ -252,11 +252,8 @@ class Codec:
     def _arguments(self, frame: bytes, method: str, *, quick_only: bool) -> Any:
         try:
             return self._requests.read(arguments_of(method), MANY_ELEMENTS if quick_only else MAX_ELEMENTS)
-        except WrongElements:
-            _check(frame, quick_only=quick_only)
-            raise
         except Exception:  # noqa: BLE001 - the full decoding below finds out what is wrong, if anything
-            _check(frame, quick_only=quick_only)
+            _check(frame, arguments_of(method), quick_only=quick_only)
         self._begin(frame)
         arguments = arguments_of(method)()
         self._read(self._lenient_reader.read_struct, arguments)
@@ -323,13 +320,13 @@ class Codec:
         return MalformedMessage(f"not a Thrift message: {error or type(error).__name__}")
 
 
-def _check(frame: bytes, *, quick_only: bool) -> None:
+def _check(frame: bytes, kind: Any, *, quick_only: bool) -> None:
     if not quick_only:
-        check_message(frame)
+        check_message(frame, kind=kind)
         return
     if len(frame) > _QUICK_CHECK_BYTES:
         raise SlowToDecode
     try:
-        check_message(frame, MANY_ELEMENTS)
+        check_message(frame, MANY_ELEMENTS, kind)
     except TooManyElements:
         raise SlowToDecode from None

@@ -7,6 +7,8 @@ millions of one-byte structs exhaust the memory. So a message with anything unex
 
 from __future__ import annotations
 
+from typing import Any
+
 MAX_DEPTH = 64
 """Levels of structs and containers, as in Apache Thrift and thriftpy2."""
 
@@ -27,18 +29,24 @@ class TooManyElements(MalformedMessage):
     """The containers of the message have too many elements."""
 
 
-def check_message(frame: bytes, most_elements: int = MAX_ELEMENTS) -> None:
-    """Refuse a message that decoding could turn into unbounded work or memory.
+class WrongElements(MalformedMessage):
+    """A list has elements of another type. thriftpy2 would take it as empty, and the server confirm what it ignored."""
+
+
+def check_message(frame: bytes, most_elements: int = MAX_ELEMENTS, kind: Any = None) -> None:
+    """Refuse a message that decoding could turn into unbounded work or memory, or would misread.
 
     Args:
         frame: the message.
         most_elements: limit for all its containers together.
+        kind: a class of ``messages`` as which it is decoded; None: it is not.
 
     Raises:
         TooManyElements: its containers have more elements.
+        WrongElements: it is safe, but a list has elements of another type than that of ``kind``.
         MalformedMessage: it is damaged or unsafe.
     """
-    _MessageChecker(frame, most_elements).check()
+    _MessageChecker(frame, most_elements).check(kind)
 
 
 class _MessageChecker:
@@ -49,15 +57,18 @@ class _MessageChecker:
         self._end = len(frame)
         self._position = 0
         self._elements_left = most_elements
+        self._wrong = ""
 
-    def check(self) -> None:
+    def check(self, kind: Any) -> None:
         first = self._i32()
         if first < 0:  # the strict format: version, name, sequence id
             self._skip(self._i32())
         else:  # the old format: name, type, sequence id
             self._skip(first + 1)
         self._skip(4)
-        self._struct(MAX_DEPTH)
+        self._struct(MAX_DEPTH, kind)
+        if self._wrong:
+            raise WrongElements(self._wrong)
 
     def _skip(self, count: int) -> None:
         if count < 0 or count > self._end - self._position:
@@ -73,7 +84,7 @@ class _MessageChecker:
         self._skip(1)
         return self._frame[self._position - 1]
 
-    def _struct(self, depth: int) -> None:
+    def _struct(self, depth: int, spec: Any) -> None:
         if depth <= 0:
             raise MalformedMessage(f"nested deeper than {MAX_DEPTH} levels")
         widths = _FIXED_WIDTHS
@@ -85,15 +96,19 @@ class _MessageChecker:
                 self._skip(2)
                 self._skip(self._i32())
             else:
-                self._skip(2)
-                self._value(kind, depth - 1)
+                number = self._byte() << 8 | self._byte()
+                field = None if spec is None else spec.thrift_spec.get(number)
+                self._value(kind, depth - 1, field[2] if field is not None and field[0] == kind else None)
 
-    def _value(self, kind: int, depth: int) -> None:
+    def _value(self, kind: int, depth: int, spec: Any = None) -> None:
+        """Check a value; ``spec`` is what the contract says of the content of a struct or list, if it knows it."""
         if kind == _STRUCT:
-            self._struct(depth)
+            self._struct(depth, spec)
         elif kind == _MAP:
             self._elements((self._byte(), self._byte()), depth)
-        elif kind in {_SET, _LIST}:
+        elif kind == _LIST:
+            self._elements((self._byte(),), depth, spec)
+        elif kind == _SET:
             self._elements((self._byte(),), depth)
         elif kind in {_STRING, _BINARY_ALIAS}:
             self._skip(self._i32())
@@ -102,7 +117,7 @@ class _MessageChecker:
         else:
             raise MalformedMessage(f"unknown Thrift type {kind}")
 
-    def _elements(self, kinds: tuple[int, ...], depth: int) -> None:
+    def _elements(self, kinds: tuple[int, ...], depth: int, spec: Any = None) -> None:
         if depth <= 0:
             raise MalformedMessage(f"nested deeper than {MAX_DEPTH} levels")
         count = self._i32()
@@ -116,9 +131,13 @@ class _MessageChecker:
             raise TooManyElements(
                 f"a call may have at most {MAX_ELEMENTS} jobs, acks or other elements; split it into several calls"
             )
+        expected, content = spec if isinstance(spec, tuple) else (spec, None)
+        if expected not in {None, *kinds} and {expected, *kinds} != {_STRING, _BINARY_ALIAS}:
+            self._wrong = f"a list has elements of type {kinds[0]}; the contract says {expected}"
+            content = None
         if all(kind in _FIXED_WIDTHS for kind in kinds):
             self._skip(count * least)
             return
         for _ in range(count):
             for kind in kinds:
-                self._value(kind, depth - 1)
+                self._value(kind, depth - 1, content)

@@ -32,10 +32,6 @@ class NeedsFullDecoding(Exception):
     """The message contains something that this reader does not decode."""
 
 
-class WrongElements(MalformedMessage):
-    """A list has elements of another type. thriftpy2 would take it as empty, and the server confirm what it ignored."""
-
-
 class RequestReader:
     """Decodes structs from a transport."""
 
@@ -53,7 +49,6 @@ class RequestReader:
 
         Raises:
             NeedsFullDecoding: it has unknown fields or types, or repeated fields; it may still be valid.
-            WrongElements: it is invalid, but perhaps not damaged.
             Exception: anything that decoding damaged bytes may raise.
         """
         self._elements_left = most_elements
@@ -94,8 +89,6 @@ class RequestReader:
     def _list(self, element_type: int, spec: Any) -> list[Any]:
         wire_type, count = _LIST_HEAD.unpack(self._transport.read(_LIST_HEAD.size))
         if wire_type != element_type:
-            if count and not (wire_type == TType.BINARY and element_type == TType.STRING):
-                raise WrongElements(f"a list has elements of type {wire_type}; the contract says {element_type}")
             raise NeedsFullDecoding
         self._elements_left -= count  # for the whole message: a field may be repeated
         if count < 0 or self._elements_left < 0:

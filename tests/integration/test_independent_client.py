@@ -171,10 +171,12 @@ def test_the_finagle_probe_then_ordinary_calls(client, queue, monkeypatch):
         assert queue in client.getQueueNames()
 
 
-def test_jobs_that_are_no_jobs_are_refused_and_the_connection_goes_on(client, queue, monkeypatch):
-    monkeypatch.setitem(STRUCTS, "OddRequest", {"queueName": (1, "string"), "jobs": (2, "list<string>")})
+@pytest.mark.parametrize("more", [{}, {"unknown": "x"}])
+def test_jobs_that_are_no_jobs_are_refused_and_the_connection_goes_on(client, queue, monkeypatch, more):
+    fields = {"unknown": (99, "string"), "queueName": (1, "string"), "jobs": (2, "list<string>")}
+    monkeypatch.setitem(STRUCTS, "OddRequest", fields)
     monkeypatch.setitem(STRUCTS, "OddCall", {"context": (1, "Context"), "request": (2, "OddRequest")})
-    arguments = {"context": {"source": "x"}, "request": {"queueName": queue, "jobs": ["a body"]}}
+    arguments = {"context": {"source": "x"}, "request": {**more, "queueName": queue, "jobs": ["a body"]}}
     with pytest.raises(TApplicationException, match="elements of type 11") as caught:
         client.send_and_read("enqueueJobs", arguments, args_kind="OddCall")
     assert caught.value.type == TApplicationException.PROTOCOL_ERROR
