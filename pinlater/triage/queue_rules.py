@@ -135,7 +135,7 @@ def key_held(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
         if seconds < thresholds.backlog_seconds:
             continue
         usual = hold.usual_seconds
-        is_usual = usual is not None and seconds <= usual
+        is_usual = hold.is_usual(readings.at_ms)
         compared = "" if usual is None else f" Of the attempts of {hold.job}, 95 % take {span(usual)} at most."
         yield Finding(
             Kind.KEY_HELD,

@@ -104,6 +104,10 @@ class KeyHold(NamedTuple):
     job: str = ""
     usual_seconds: float | None = None
 
+    def is_usual(self, at_ms: int) -> bool | None:
+        """Whether it has run no longer than usual; None if that is unknown."""
+        return None if self.usual_seconds is None else at_ms - self.since_ms <= self.usual_seconds * 1000
+
 
 class ClassSample(NamedTuple):
     """The most frequent class among some pending jobs of a queue.

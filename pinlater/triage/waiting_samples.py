@@ -97,7 +97,10 @@ class WaitingSampler:
         )
 
     async def _holds(self, queues: Collection[str], workers: Sequence[WorkerReport], at_ms: int) -> dict[str, KeyHold]:
-        """Return the job of each queue that has run longest of those that others of their key wait for."""
+        """Return the job of each queue that has run longest of those that others of their key wait for.
+
+        One that has run longer than usual for its class goes before those that have not.
+        """
         since_ms = {
             job.descriptor: (job.since_ms or at_ms) - (report.clock_ahead_ms or 0)
             for report in workers
@@ -113,13 +116,17 @@ class WaitingSampler:
         found: dict[str, KeyHold] = {}
         for name in some:
             queue, info = _queue_of(name), infos.get(name)
-            if queue in found or info is None or info.key is None or info.state is not JobState.IN_PROGRESS:
+            is_settled = queue in found and not found[queue].is_usual(at_ms)
+            if is_settled or info is None or info.key is None or info.state is not JobState.IN_PROGRESS:
                 continue
             waiting = await self._waiting_for(queue, info.key.text)
-            if waiting:
-                job = summarize(info.body).job
-                usual = await self._usual_seconds(queue, job, at_ms) if job else None
-                found[queue] = KeyHold(name, info.key.text, since_ms[name], waiting, job, usual)
+            if not waiting:
+                continue
+            job = summarize(info.body).job
+            usual = await self._usual_seconds(queue, job, at_ms) if job else None
+            hold = KeyHold(name, info.key.text, since_ms[name], waiting, job, usual)
+            if queue not in found or hold.is_usual(at_ms) is False:
+                found[queue] = hold
         return found
 
     async def _usual_seconds(self, queue: str, job: str, at_ms: int) -> float | None:

@@ -32,7 +32,7 @@ class FakeVerbs:
         self.is_old = False
         self.statistics_of = []
         self.now_ms = NOW_MS
-        self.classes, self.body = [], b'{"job": "Mail"}'
+        self.classes, self.body, self.bodies = [], b'{"job": "Mail"}', {}
 
     async def queue_settings(self):
         self.asked["queue_settings"] += 1
@@ -168,7 +168,12 @@ class KeysAreHeld(FakeVerbs):
         self.asked["looked up"] += len(descriptors)
         return {
             name: JobInfo(
-                name, JobState.IN_PROGRESS, 2, 2, key=None if name.endswith("99") else JobKey(name[-2:]), body=self.body
+                name,
+                JobState.IN_PROGRESS,
+                2,
+                2,
+                key=None if name.endswith("99") else JobKey(name[-2:]),
+                body=self.bodies.get(name, self.body),
             )
             for name in descriptors
         }
@@ -203,6 +208,19 @@ def test_how_long_such_a_job_usually_runs_is_asked_once(runs, usual):
 
     assert asyncio.run(twice()) == [usual, usual]
     assert client.asked["statistics CLASS 3600"] == 1
+
+
+def test_a_job_that_runs_longer_than_usual_goes_before_one_that_runs_longer_but_as_usual():
+    client = KeysAreHeld(["email"], due=0, waiting_for_key=3)
+    client.bodies = {"email:s1:p1:97": b'{"job": "Report"}'}
+    client.classes = [
+        Statistics("email", job, NOW_MS, run=Spread({bucket_of(seconds * 1000): 9}))
+        for job, seconds in (("Report", 1800), ("Mail", 20))
+    ]
+    hold = collected(client).holds["email"]
+    assert (hold.descriptor, hold.job, hold.is_usual(NOW_MS)) == ("email:s1:p1:96", "Mail", False)
+    client.classes[1] = Statistics("email", "Mail", NOW_MS, run=client.classes[0].run)
+    assert collected(client).holds["email"].descriptor == "email:s1:p1:97"
 
 
 def test_keys_are_counted_where_that_is_cheap_or_known():
