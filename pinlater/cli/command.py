@@ -72,11 +72,13 @@ class Session:
             self.missing_shards, self.server_set(servers), timeout=self.timeout, patience=PATIENCE_SECONDS
         )
 
-    def async_client(self) -> AsyncClient:
-        """Return an asyncio client of the session's servers, which makes a few calls at once."""
+    def async_client(self, servers: ServerSet | None = None) -> AsyncClient:
+        """Return an asyncio client of ``servers``, or else of the session's, which makes a few calls at once."""
         from pinlater.client.async_client import AsyncClient
 
-        return AsyncClient(self.server_set(), timeout=self.timeout, patience=PATIENCE_SECONDS, connections=_CONNECTIONS)
+        return AsyncClient(
+            servers or self.server_set(), timeout=self.timeout, patience=PATIENCE_SECONDS, connections=_CONNECTIONS
+        )
 
     def hurried_client(self) -> Client:
         """Return a client that gives up after a second, for completions and suggestions."""

@@ -140,9 +140,10 @@ async def _look_once(session: Session, queues: Sequence[str], admin: str | None,
     from pinlater.triage.store_rules import server_away
 
     readings: Readings | None = None
-    async with session.async_client() as client:
+    servers = session.server_set()
+    async with session.async_client(servers) as client:
         try:
-            readings, findings = await Examination(session, client, queues, admin).look()
+            readings, findings = await Examination(session, client, servers, queues, admin).look()
         except ServerError as error:
             findings = [server_away(error)]
     not_told = [] if readings is None else list(readings.not_told)

@@ -50,10 +50,11 @@ async def watch(
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     book = AlertBook(least)
-    sender = AlertSender(command, webhook, ", ".join(map(str, session.server_set().addresses())))
+    servers = session.server_set()
+    sender = AlertSender(command, webhook, ", ".join(map(str, servers.addresses())))
     not_told: Sequence[str] = ()
-    async with session.async_client() as client:
-        examination = Examination(session, client, queues, admin)
+    async with session.async_client(servers) as client:
+        examination = Examination(session, client, servers, queues, admin)
         while not ended.is_set():
             started = time.monotonic()
             findings, unchecked, missing = await _findings(examination)

@@ -12,6 +12,7 @@ from pinlater.cli.metrics_page import AdminPort
 from pinlater.cli.server_probes import servers_away
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.periodic import PeriodicJobs
+from pinlater.client.servers import ServerSet
 from pinlater.errors import QueueNotFound
 from pinlater.triage import store_rules
 from pinlater.triage.collect import Collector
@@ -32,17 +33,20 @@ class Examination:
 
     Args:
         session: common options.
-        client: client of the server.
+        client: client of the servers.
+        servers: the set of servers that the client uses.
         queues: queues to check; empty for all.
         admin: address of a server's admin port; None for none.
     """
 
-    def __init__(self, session: Session, client: AsyncVerbs, queues: Sequence[str], admin: str | None) -> None:
+    def __init__(
+        self, session: Session, client: AsyncVerbs, servers: ServerSet, queues: Sequence[str], admin: str | None
+    ) -> None:
         self._client = client
         self._collector = Collector(client, periodic=self._periodic_jobs)
         self._periodic: tuple[float, PeriodicJobs] | None = None  # good until, monotonic seconds
         self._queues = queues
-        self._servers, self._timeout = session.server_set(), session.timeout
+        self._servers, self._timeout = servers, session.timeout
         self._admin = None if admin is None else AdminPort(admin, session.timeout, session.tls_ca)
         self._has_read = False
         self._last: ServerSample | None = None
@@ -56,11 +60,12 @@ class Examination:
             QueueNotFound: there was no such queue at the first reading. One that is deleted later has no findings.
         """
         server, problem = await self._read_server()
+        away = await servers_away(self._servers, self._timeout)
         readings = await self._collector.collect(self._queues, server)
         if not self._has_read and (missing := set(self._queues) - readings.settings.keys()):
             raise QueueNotFound(f"there is no queue {min(missing)!r}")
         self._has_read = True
-        readings = dataclasses.replace(readings, servers_away=await servers_away(self._servers, self._timeout))
+        readings = dataclasses.replace(readings, servers_away=away)
         if problem:
             readings = dataclasses.replace(
                 readings, not_told=[*readings.not_told, problem], unchecked=store_rules.OF_METRICS

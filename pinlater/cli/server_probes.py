@@ -17,14 +17,17 @@ async def servers_away(servers: ServerSet, call_timeout: float) -> dict[str, Pin
     """Ask each of several servers for its time, all at once; return those that do not tell it, and why.
 
     Args:
-        servers: the servers; a single one is not asked.
+        servers: the servers; a single one is not asked. Their clients will try those that are away last.
         call_timeout: seconds until a call fails.
     """
     addresses = list(servers.addresses())
     if len(addresses) == 1:
         return {}
     errors = await asyncio.gather(*(_error_of(address, servers.tls, call_timeout) for address in addresses))
-    return {str(address): error for address, error in zip(addresses, errors, strict=True) if error is not None}
+    away = {address: error for address, error in zip(addresses, errors, strict=True) if error is not None}
+    for address in away:
+        servers.leave(address)
+    return {str(address): error for address, error in away.items()}
 
 
 async def _error_of(address: Address, tls: TlsFiles, call_timeout: float) -> PinLaterError | None:

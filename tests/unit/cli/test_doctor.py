@@ -109,6 +109,21 @@ def test_one_of_several_servers_that_is_away_is_a_finding(tool_run, server, monk
         assert f"does not answer: {dead}: connection refused. Others do" in finding["sentence"]
 
 
+def test_servers_that_hang_are_findings_and_keep_nobody_from_looking(tool_run, server, monkeypatch):
+    server.answer = answers(getOldestDueTimestamps={})
+    monkeypatch.delenv("PINLATER_SERVERS")
+    with socket.create_server(("0.0.0.0", 0)) as hanging:  # the kernel accepts connections
+        port = hanging.getsockname()[1]
+        hung = [f"127.0.0.{number}:{port}" for number in range(1, 20)]  # a client begins with any of them
+        servers = ",".join([*hung, str(server.address)])
+        status, out, _ = tool_run("--timeout", "1", "doctor", "--server", servers, "--json")
+    findings = json.loads(out)["findings"]
+    assert status == 1
+    assert [(finding["kind"], finding["subject"]) for finding in findings] == [
+        ("one_server_away", name) for name in sorted(hung)
+    ]
+
+
 def test_all_of_several_servers_answer(tool_run, server, monkeypatch):
     server.answer = answers(getOldestDueTimestamps={}, getCancelledJobs="unknown")
     with FakeServer(lambda _: None) as other:
