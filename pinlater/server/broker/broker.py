@@ -35,8 +35,8 @@ class OffersJobs(Protocol):
     def offer(self, queue: str, count: int | None, locations: Collection[JobLocation]) -> None:
         """Offer due jobs, given how many (None: one or more) and where, or announce them to all."""
 
-    def offer_rest(self, queue: str) -> None:
-        """Offer due jobs that were announced before, and that a claim or a poll has seen."""
+    def offer_rest(self, queue: str, *, are_new: bool) -> None:
+        """Offer due jobs that a claim or a poll has seen; ``are_new``: the queue was empty before they came."""
 
     def fallen_due(self, queue: str, due_ms: int, wake: Callable[[], None]) -> None:
         """Call ``wake`` for a job that has fallen due, unless another server sees to it."""
@@ -212,9 +212,9 @@ class Broker:
         for notify in self.notifiers:
             notify(queue, due_ms, locations, count)
 
-    def _offer_rest(self, queue: str) -> None:
+    def _offer_rest(self, queue: str, are_new: bool) -> None:
         if self.offers is not None:
-            self.offers.offer_rest(queue)
+            self.offers.offer_rest(queue, are_new=are_new)
 
     def _on_due(self, queue: str, due_ms: int) -> None:
         """Wake a dequeue for a job that has fallen due, here or at another server that knows of it."""
@@ -272,7 +272,7 @@ class Broker:
         for queue, due_ms in poll.first_due_ms.items():
             state = self._queues.get(queue)
             if first_ms <= due_ms <= last_ms and not (state is not None and state.has_waiters):
-                self._offer_rest(queue)  # nobody took it when it fell due, which was not long ago
+                self._offer_rest(queue, are_new=False)  # nobody took it when it fell due, which was not long ago
 
     def on_poll(self, news: PollNews) -> None:
         """Skip polls of queues that another server or process has just polled."""

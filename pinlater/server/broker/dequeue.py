@@ -81,7 +81,8 @@ class DequeueHandler:
         now_ms: the clock of the store.
         observe: receives the seconds that each dequeue took in the store.
         poll_all: see ``QueuePoller``.
-        offer_rest: called with a queue of which a claim has left jobs that nobody waits for here.
+        offer_rest: called with a queue of which a claim has left jobs that nobody waits for here, and with whether the
+            dequeue had waited for them, so that the queue was empty before they came.
         pass_on: called with a queue that has such jobs, if no other server or process has heard of them.
 
     Attributes:
@@ -99,7 +100,7 @@ class DequeueHandler:
         observe: Callable[[str, float], None],
         *,
         poll_all: PollAll | None,
-        offer_rest: Callable[[str], None],
+        offer_rest: Callable[[str, bool], None],
         pass_on: Callable[[str], None],
     ) -> None:
         self.waiting = 0
@@ -261,7 +262,10 @@ class DequeueHandler:
             found = found._replace(has_more=False, next_due_ms=None)
         if found.has_more:
             if not state.more_are_due():
-                (self._pass_on if found.lets_through else self._offer_rest)(queue)
+                if found.lets_through:
+                    self._pass_on(queue)
+                else:
+                    self._offer_rest(queue, wait is not None)
         elif found.is_held:  # jobs that end on another server are not announced
             state.record_shortfall(arrival_count, self._now_ms() + _RUNNING_LIMIT_RETRY_MS, is_at_running_limit=True)
         else:

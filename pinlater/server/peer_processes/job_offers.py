@@ -162,10 +162,17 @@ class JobOffers:
         else:
             self._add(queue, lambda offer: offer.add(count, locations))
 
-    def offer_rest(self, queue: str) -> None:
-        """Offer an unknown number of jobs that a claim has left, or a poll has found."""
-        if not (self._is_refused(queue, _REST_REFUSED_SECONDS) or self._is_too_much()):
-            self._add(queue, _Offer.add_rest)
+    def offer_rest(self, queue: str, *, are_new: bool) -> None:
+        """Offer an unknown number of jobs that a claim has left, or a poll has found.
+
+        Args:
+            queue: the queue that has them.
+            are_new: whether the queue was empty before they came. Then dequeues may wait at servers that have recently
+                taken none.
+        """
+        if self._is_refused(queue, _REFUSED_SECONDS if are_new else _REST_REFUSED_SECONDS) or self._is_too_much():
+            return
+        self._add(queue, (lambda offer: offer.add(None, ())) if are_new else _Offer.add_rest)
 
     def _is_refused(self, queue: str, seconds: float) -> bool:
         """Return whether all servers were told in these last seconds that the queue has jobs, and none took any."""

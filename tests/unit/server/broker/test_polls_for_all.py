@@ -123,11 +123,12 @@ class Server:
             raise QueueNotFound(f"there is no queue {queue}")
         due = [(shard, job) for shard in sorted(self.answers) for job in self.world.jobs[shard, queue]]
         later = min((job for _, job in due if job > self.now_ms()), default=None)
-        taken = [(shard, job) for shard, job in due if job <= self.now_ms()][:limit]
+        ready = [(shard, job) for shard, job in due if job <= self.now_ms()]
+        taken = ready[:limit]
         for shard, job in taken:
             self.world.jobs[shard, queue].remove(job)
         jobs = [DequeuedJob(f"{queue}:s{shard}:p1:1", b"", 1, 1, 0, job) for shard, job in taken]
-        return Dequeued(jobs, later, has_more=False)
+        return Dequeued(jobs, later, has_more=len(ready) > len(taken))
 
     async def changed_queue_settings(self):
         return {queue: QueueSettings() for _, queue in self.world.jobs}
@@ -409,3 +410,22 @@ def test_what_is_to_be_looked_at_again_is_not_left_out_for_an_older_poll(run):
         assert loop.time() - began <= POLLS_BESIDE_DATAGRAMS.leeway + 5 * ANSWER_SECONDS
 
     run(scenario, waiting_at=[0])
+
+
+def test_jobs_that_come_after_others_were_refused_are_offered_when_a_dequeue_that_waited_leaves_them(run):
+    """That it waited means that the queue was empty since, so that by now dequeues may wait at other servers, too."""
+
+    async def scenario(world, _):
+        here, there = world.servers[:2]
+        world.jobs["1", "q0"] += [world.now_ms()] * 2
+        await here.dequeue(["q0"])  # leaves one, for which nobody waits
+        await asyncio.sleep(0.2)
+        await there.dequeue(["q0"])
+        waits = [here.dequeue(["q0"]), there.dequeue(["q0"])]
+        await asyncio.sleep(0.1)
+        world.jobs["1", "q0"] += [world.now_ms()] * 2
+        here.broker.on_remote_jobs("q0", None)
+        await asyncio.sleep(0.05)
+        assert [wait.done() for wait in waits] == [True, True]
+
+    run(scenario, waiting_at=[])

@@ -174,7 +174,7 @@ def test_a_job_that_nobody_waits_for_is_known_to_all_and_later_ones_cost_no_ques
         await until(lambda: all(network[number].places for number in range(1, 6)))
         await until(lambda: not network[0].offers._offers)
         network[0].offers.offer(QUEUE, 1, PLACES)
-        network[0].offers.offer_rest(QUEUE)
+        network[0].offers.offer_rest(QUEUE, are_new=False)
         assert (network.sent[b"offer"], told(network)) == (5, 5)
 
     run(test)
@@ -183,11 +183,11 @@ def test_a_job_that_nobody_waits_for_is_known_to_all_and_later_ones_cost_no_ques
 def test_jobs_that_are_left_are_offered_to_one_after_the_other_as_not_new(run):
     async def test(network):
         network[4].waiting = 3
-        network[0].offers.offer_rest(QUEUE)
+        network[0].offers.offer_rest(QUEUE, are_new=False)
         await until(lambda: not network[0].offers._offers)
         assert (network[4].woken, network[4].asked_for, told(network)) == (1, [0], 0)
-        network[0].offers.offer_rest(QUEUE)
-        network[0].offers.offer_rest(QUEUE)  # follows
+        network[0].offers.offer_rest(QUEUE, are_new=False)
+        network[0].offers.offer_rest(QUEUE, are_new=False)  # follows
         network[0].offers.offer(QUEUE, 1, PLACES)  # so these jobs are not all old
         await until(lambda: not network[0].offers._offers)
         assert (network[4].woken, network[4].asked_for) == (3, [0, 0, None])
@@ -199,13 +199,17 @@ def test_nobody_is_asked_again_for_a_while_about_jobs_that_are_left_and_that_nob
     monkeypatch.setattr(job_offers, "_REFUSED_SECONDS", 0.0)
 
     async def test(network):
-        network[0].offers.offer_rest(QUEUE)
+        network[0].offers.offer_rest(QUEUE, are_new=False)
         await until(lambda: not network[0].offers._offers)
         network[1].waiting = 1
-        network[0].offers.offer_rest(QUEUE)
+        network[0].offers.offer_rest(QUEUE, are_new=False)
         assert (network.sent[b"offer"], told(network)) == (5, 0)
         network[0].offers.offer(QUEUE, 1, PLACES)  # new ones are offered all the same
         await until(lambda: network[1].woken)
+        network[1].waiting = 1
+        network[0].offers.offer_rest(QUEUE, are_new=True)
+        await until(lambda: network[1].woken == 2)
+        assert network[1].asked_for == [0, 1, None]
 
     run(test)
 
@@ -213,8 +217,8 @@ def test_nobody_is_asked_again_for_a_while_about_jobs_that_are_left_and_that_nob
 @pytest.mark.parametrize("is_new", [False, True])
 def test_jobs_that_are_left_while_others_are_refused_are_announced_only_if_some_are_new(run, is_new):
     async def test(network):
-        network[0].offers.offer_rest(QUEUE)
-        network[0].offers.offer_rest(QUEUE)
+        network[0].offers.offer_rest(QUEUE, are_new=False)
+        network[0].offers.offer_rest(QUEUE, are_new=False)
         if is_new:
             network[0].offers.offer(QUEUE, 1, PLACES)
         await until(lambda: not network[0].offers._offers)
@@ -231,10 +235,10 @@ def test_a_server_that_does_not_answer_is_not_told_of_jobs_that_are_left(run, mo
         for number in range(1, 5):
             network[number].is_frozen = True
         network[5].waiting = 1
-        network[0].offers.offer_rest(QUEUE)
+        network[0].offers.offer_rest(QUEUE, are_new=False)
         await until(lambda: network[5].woken)
         await until(lambda: not network[0].offers._offers)
-        network[0].offers.offer_rest("another")
+        network[0].offers.offer_rest("another", are_new=False)
         await until(lambda: not network[0].offers._offers)
         assert told(network) == 0
 
