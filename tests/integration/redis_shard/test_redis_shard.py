@@ -476,3 +476,9 @@ def test_settings_of_many_queues_are_read_again_when_somebody_has_changed_some(b
     assert not bench.run(shard.queue_settings())["queue7"].is_paused
     bench.run(other.delete_queue("queue7"))
     assert "queue7" not in bench.run(shard.queue_settings())
+
+
+def test_a_read_of_a_few_queues_for_a_dequeue_does_not_wait_behind_slow_scripts(bench, shard, monkeypatch):
+    monkeypatch.setattr(shard, "_slow_scripts", None)
+    names = [QUEUE, *(f"other{number}" for number in range(20))]
+    assert bench.run(shard.due_priorities(names)).keys() == {QUEUE}

@@ -27,8 +27,8 @@ from pinlater.server.backends.store import queue_not_found
 _REREAD_SHARE = 0.5
 """Busy queues that were read this share of the time ago are read again together with another queue."""
 
-_MOST_REREAD = 200
-"""Most queues that are read again with another one."""
+_MOST_REREAD = 20
+"""Most queues that are read again with another one, whose dequeue waits for that read."""
 
 FRESH_SECONDS = 0.05
 """How long a read stays usable, even if another job has fallen due since. On busy queues, dequeues share one read."""
@@ -49,6 +49,7 @@ class ShardPriorities:
         first_due_ms: when the first job fell due, or will; None: there is none.
         failure: the error of a shard that refused to report its priorities.
         is_used: whether a dequeue has used them.
+        is_reread: whether they have been read again, or are being read, together with those of another queue.
     """
 
     fresh_until: float
@@ -58,6 +59,7 @@ class ShardPriorities:
     first_due_ms: int | None
     failure: ServiceError | None
     is_used: bool = False
+    is_reread: bool = False
     _arrivals: Counter[ShardHandle] = field(default_factory=Counter)
 
     def owners(self, priority: int) -> list[ShardHandle]:
@@ -168,14 +170,23 @@ class DuePriorityMap:
 
     def _others_to_read(self, queue: str, handles: Sequence[ShardHandle]) -> list[str]:
         """Return other queues to read again, so that many busy ones do not cost a query of each shard each."""
-        now, dropped = time.monotonic(), self._dropped
-        self._dropped = {}
+        now, shards = time.monotonic(), set(handles)
+        _drop_expired(self._known, now)
+        _drop_expired(self._dropped, now)
+        self._dropped.pop(queue, None)
         least_left = self._keep_seconds * (1 - _REREAD_SHARE)
         old = takewhile(lambda entry: entry[1].until - now < least_left, self._known.items())
-        in_use = chain(dropped.items(), ((other, known) for other, known in old if known.is_used))
-        shards = set(handles)
-        others = (other for other, known in in_use if now < known.until and known.by_shard.keys() == shards)
-        return [*islice((other for other in others if other != queue), _MOST_REREAD)]
+
+        def is_wanted(entry: tuple[str, ShardPriorities]) -> bool:
+            other, known = entry
+            is_busy = known.is_used and not known.is_reread and now < known.until
+            return is_busy and other != queue and known.by_shard.keys() == shards
+
+        found = dict(islice(filter(is_wanted, chain(self._dropped.items(), old)), _MOST_REREAD))
+        for other, known in found.items():
+            known.is_reread = True
+            self._dropped.pop(other, None)
+        return [*found]
 
     async def read_all(self, queues: Sequence[str], handles: Sequence[ShardHandle]) -> dict[str, ShardPriorities]:
         """Read the due priorities of those queues that exist, with one query per shard.
@@ -281,6 +292,11 @@ class DuePriorityMap:
         """Drop the cached state of all queues, as notifications may have been lost."""
         for queue in list(self._known):
             self.forget(queue)
+
+
+def _drop_expired(known: dict[str, ShardPriorities], now: float) -> None:
+    for queue in [queue for queue, _ in takewhile(lambda entry: entry[1].until <= now, known.items())]:
+        del known[queue]
 
 
 def _merged(

@@ -156,6 +156,42 @@ def test_busy_queues_with_jobs_at_unknown_places_are_read_together(fleet, busy):
     assert reads(fleet) == 4
 
 
+def test_a_dequeue_waits_for_the_read_of_a_few_other_queues_only(fleet, busy, monkeypatch):
+    monkeypatch.setattr(due_priorities, "_MOST_REREAD", 1)
+    for name in busy:
+        fleet.fleet.jobs_arrived(name, None, [])
+    fleet.take(1)
+    for name, total in zip(busy, (4, 8, 8), strict=True):  # the first was read then, the third with the second
+        assert len(take_from(fleet, name)) == 1
+        assert reads(fleet) == total
+
+
+def test_reads_at_the_same_time_do_not_read_the_same_other_queues(fleet, busy, monkeypatch):
+    started = time.monotonic()
+    monkeypatch.setattr(due_priorities.time, "monotonic", lambda: started + 2.0)  # of 2.25 s
+    known, asked = fleet.fleet.group.due_priorities, []
+    handles = fleet.fleet.group.healthy()
+
+    async def note(queues, _):
+        asked.append(queues)
+        return dict.fromkeys(queues)
+
+    monkeypatch.setattr(known, "read_all", note)
+    for name in ("x", "y"):
+        fleet.run(known.read(name, handles))
+        for other in busy:
+            assert known.get(other, handles) is not None
+    assert asked == [["x", *busy], ["y"]]
+
+
+def test_nothing_is_kept_of_queues_that_nobody_has_read_for_long(fleet, busy, monkeypatch):
+    fleet.fleet.jobs_arrived(busy[0], None, [])
+    started, known = time.monotonic(), fleet.fleet.group.due_priorities
+    monkeypatch.setattr(due_priorities.time, "monotonic", lambda: started + 3.0)
+    fleet.take(1)
+    assert (known._known.keys(), known._dropped) == ({QUEUE}, {})
+
+
 def test_a_queue_that_was_not_used_since_it_was_read_is_not_read_with_others(fleet, busy):
     fleet.first_due(busy)
     for name in busy:
