@@ -124,7 +124,7 @@ class ShardHandle:
 
     def _fail(self, error: ShardConnectionFailed) -> None:
         self._health.record(is_success=False)
-        if not self._health.is_healthy and self._recovery is None:
+        if not self._health.is_healthy and self._recovery is None and self._on_idle is None:  # unless it is retired
             log.error("shard %s is left alone until it answers again: %s", self.name, error)
             self._since_ms, self._error = _now_ms(), str(error)[:_LONGEST_ERROR]
             self._recovery = asyncio.create_task(self._recover())

@@ -214,6 +214,19 @@ def test_shards_come_and_go_while_calls_are_under_way(fleet):
         fleet.ack_dequeued_jobs(QUEUE, [ack_of(f"{QUEUE}:s1:p1:1")], [])
 
 
+def test_a_removed_shard_is_not_probed_nor_said_to_be_ill(fleet, caplog):
+    """Calls that have begun with it, such as a round of the monitor, still fail after it was closed."""
+    old, handle = fleet.shards["1"], fleet.fleet.group.registry.find("1")
+    fleet.update(*specs_of("2", "3"))
+    fleet.wait_until(lambda: old.is_closed)
+    old.error = ShardConnectionFailed("closed")
+    for _ in range(MAX_FAILURES_IN_A_ROW):
+        with pytest.raises(ShardConnectionFailed, match="closed"):
+            fleet.run(handle.ask(lambda shard: shard.count_jobs(QUEUE, PENDING)))
+    assert "left alone" not in caplog.text
+    assert handle._recovery is None
+
+
 @pytest.mark.parametrize("name", ["1", "new"], ids=["removed", "added"])
 def test_only_after_a_while_a_shard_counts_as_missing_that_other_servers_may_know(fleet, monkeypatch, name):
     """Until then, clients try another server: a change of the file does not reach all servers at once."""
