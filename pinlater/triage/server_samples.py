@@ -115,7 +115,7 @@ def parse_metrics(text: str) -> ServerSample:
         [
             ShardReading(
                 name,
-                "it is marked as not answering" if by_shard[_SHARD_AWAY].get(name) else "",
+                "the server does not use it until it does" if by_shard[_SHARD_AWAY].get(name) else "",
                 None,
                 by_shard[_USED_BYTES].get(name),
                 by_shard[_FREE_BYTES].get(name),

@@ -75,7 +75,7 @@ def shard_away(readings: Readings, _: Thresholds) -> Iterator[Finding]:
             shard.name,
             f"Shard {shard.name} of the store does not answer",
             f"Shard {shard.name} of the store has not answered{since}: {shortened(shard.error)}. Its jobs wait; other "
-            "shards keep working.",
+            "shards keep working, but queues with a limit of running jobs hand out none.",
             "See whether its database runs and can be reached from the server; the server's log has the errors.",
             since_ms=shard.since_ms,
             shard=shard.name,

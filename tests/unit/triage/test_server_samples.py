@@ -52,7 +52,7 @@ def test_the_page_of_a_server_is_read():
     assert server_reading(found, found).certificate_ends == server_reading(None, found).certificate_ends == 1.8e9
     assert found.shards == [
         ShardReading("1", "", None, 1e9, 5e9),
-        ShardReading("2", "it is marked as not answering", None, None, None),
+        ShardReading("2", "the server does not use it until it does", None, None, None),
     ]
 
 

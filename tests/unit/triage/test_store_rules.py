@@ -44,6 +44,7 @@ def test_a_shard_is_away():
     assert found(shard_away, server(ShardReading("1"))) == found(shard_away, readings()) == []
     [missing] = found(shard_away, readings(missing_shards=["3"]))
     assert (missing.title, missing.shard) == ("Shard 3 of the store does not answer", "3")
+    assert "limit of running jobs" in missing.sentence, "it stops, although other shards have jobs"
 
 
 def test_a_store_is_nearly_full():

@@ -50,6 +50,7 @@ class ShardClaimer:
     def __init__(self, group: ShardGroup) -> None:
         self._group = group
         self._locks = ShardedQueueLocks(group)
+        self._on_hold: set[str] = set()  # queues that the log says hand out nothing
 
     async def dequeue(self, wanted: DequeueOptions) -> Dequeued:
         """Claim jobs from healthy shards, highest priority first.
@@ -69,7 +70,7 @@ class ShardClaimer:
                 running = await self._count_running(wanted.queue, wanted.max_running)
                 return await self._claim(asked, wanted, running) if running is not None and lock.is_ours else _HELD
         except ShardConnectionFailed as error:
-            _warn_of_hold(wanted.queue, wanted.max_running, error)
+            self._note_hold(wanted.queue, wanted.max_running, error)
             return _HELD
 
     def _covered(self, handles: Sequence[ShardHandle], wanted: DequeueOptions) -> Sequence[ShardHandle]:
@@ -84,10 +85,24 @@ class ShardClaimer:
     async def _count_running(self, queue: str, max_running: int) -> RunningLimit | None:
         """Count the running jobs of a queue; None if a shard does not answer, since its running jobs count, too."""
         try:
-            return await RunningLimit.count(self._group.registry, queue, max_running)
+            running = await RunningLimit.count(self._group.registry, queue, max_running)
         except ShardConnectionFailed as error:
-            _warn_of_hold(queue, max_running, error)
+            self._note_hold(queue, max_running, error)
             return None
+        if queue in self._on_hold:
+            self._on_hold.remove(queue)
+            log.info("queue %s hands out jobs again", queue)
+        return running
+
+    def _note_hold(self, queue: str, max_running: int, error: ShardConnectionFailed) -> None:
+        if queue not in self._on_hold:
+            self._on_hold.add(queue)
+            log.warning(
+                "queue %s may run %d jobs at once, and hands out none until all shards tell how many run: %s",
+                queue,
+                max_running,
+                error,
+            )
 
     async def close(self) -> None:
         """Stop retrying."""
@@ -200,15 +215,6 @@ class ShardClaimer:
 
         await ask_in_turn(handles, dequeue, add)
         return is_enough
-
-
-def _warn_of_hold(queue: str, max_running: int, error: ShardConnectionFailed) -> None:
-    log.warning(
-        "queue %s may run %d jobs at once, and hands out none until all shards tell how many run: %s",
-        queue,
-        max_running,
-        error,
-    )
 
 
 def _priority(job: DequeuedJob) -> int:
