@@ -147,6 +147,16 @@ def progress_text(progress: Progress) -> str:
     return f"{text}  {visible(progress.note)}".rstrip()
 
 
+def left_out(shards: Iterable[str]) -> str:
+    """Say that the jobs of these shards are left out."""
+    names = sorted(shards)
+    return (
+        f"shard {names[0]} does not answer: its jobs are left out"
+        if len(names) == 1
+        else f"shards {', '.join(names)} do not answer: their jobs are left out"
+    )
+
+
 def some_jobs(number: int) -> str:
     """Format a number of jobs."""
     return "1 job" if number == 1 else f"{number} jobs"

@@ -16,7 +16,7 @@ from pinlater import __version__
 from pinlater.cli.command import CommandGroup, Session
 from pinlater.cli.lazy_commands import LazyCommands
 from pinlater.cli.original_options import is_original, translate
-from pinlater.cli.output import visible
+from pinlater.cli.output import left_out, visible
 from pinlater.cli.suggestions import suggest_queues
 from pinlater.environment import unread_variables
 from pinlater.errors import (
@@ -144,13 +144,7 @@ def run(arguments: Sequence[str]) -> int:
         click.echo(f"pinlater: {visible(' '.join(text.split()))}", err=True)  # it may quote a job's error
         return exit_status
     if session.missing_shards:
-        names = sorted(session.missing_shards)
-        what = (
-            f"shard {names[0]} does not answer: its"
-            if len(names) == 1
-            else f"shards {', '.join(names)} do not answer: their"
-        )
-        click.echo(f"pinlater: {what} jobs are left out", err=True)
+        click.echo(f"pinlater: {left_out(session.missing_shards)}", err=True)
         return status or EXIT_UNAVAILABLE
     return status if isinstance(status, int) else 0
 

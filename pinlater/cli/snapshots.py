@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pinlater.errors import DequeueRateLimited, ProtocolError, QueueNotFound
+from pinlater.model.jobs import missing_shards
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ class QueueSnapshot(NamedTuple):
     failed: int
     wait_seconds: float | None
     settings: QueueSettings | None
+
+    @property
+    def missing_shards(self) -> tuple[str, ...]:
+        """Names of the shards that did not answer, whose jobs the numbers lack."""
+        return missing_shards(self.due)
 
     def ended_since(self, before: QueueSnapshot | None) -> float | None:
         """Return the jobs ended per second since an earlier snapshot; None without one."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pinlater.cli.output import duration, visible
+from pinlater.cli.output import duration, left_out, visible
 from pinlater.cli.tables import Table
 
 if TYPE_CHECKING:
@@ -110,12 +110,14 @@ class TopView:
         self._first = 0
         self._page = 1
         self._message = "loading ..."
+        self._missing: frozenset[str] = frozenset()
 
     def show(self, snapshots: Sequence[QueueSnapshot]) -> None:
         """Show new snapshots; keep the last ones as those before."""
         self._before = {snapshot.queue: snapshot for snapshot in self._snapshots}
         self._snapshots = snapshots
         self._message = ""
+        self._missing = frozenset[str]().union(*(snapshot.missing_shards for snapshot in snapshots))
 
     def fail(self, reason: str) -> None:
         """Show why there are no new snapshots."""
@@ -195,7 +197,8 @@ class TopView:
         queues = f"{chosen} of {len(self._snapshots)} queues" if self._filter else f"{len(self._snapshots)} queues"
         last = self._first + min(self._page, chosen - self._first)
         place = f", {self._first + 1} to {last}" if chosen > self._page else ""
-        return f"{time.strftime('%H:%M:%S')}  {self._message or queues + place}"
+        missing = f"; {left_out(self._missing)}" if self._missing and not self._message else ""
+        return f"{time.strftime('%H:%M:%S')}  {self._message or queues + place}{missing}"
 
     def _foot(self) -> str:
         if self._is_typing:

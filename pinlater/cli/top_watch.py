@@ -30,6 +30,8 @@ async def read_once(session: Session, queues: Sequence[str]) -> list[QueueSnapsh
     missing = set(queues) - {snapshot.queue for snapshot in snapshots}
     if missing:
         raise QueueNotFound(f"there is no queue {min(missing)!r}")
+    for snapshot in snapshots:
+        session.missing_shards.update(snapshot.missing_shards)
     return snapshots
 
 

@@ -72,7 +72,13 @@ def test_a_client_that_knows_nothing_of_this_gets_the_count_of_the_others(server
 
 @pytest.mark.parametrize(
     "words",
-    [("count", QUEUE), ("count", QUEUE, "--state", "pending"), ("scan", QUEUE, "--state", "pending")],
+    [
+        ("count", QUEUE),
+        ("count", QUEUE, "--state", "pending"),
+        ("scan", QUEUE, "--state", "pending"),
+        ("top", "--once"),
+        ("top", "--json"),
+    ],
 )
 def test_the_command_line_warns_and_ends_with_a_status_of_its_own(server, words):
     status, out, err = run_tool(*words, "--server", server.address)

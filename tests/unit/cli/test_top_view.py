@@ -5,6 +5,7 @@ import pytest
 from pinlater.cli.keys import key_names
 from pinlater.cli.snapshots import QueueSnapshot
 from pinlater.cli.top_view import TopView
+from pinlater.model.jobs import PartialCount
 from pinlater.model.queues import FOLLOWS_LOAD, QueueSettings
 
 
@@ -32,6 +33,13 @@ def shown(view, rows=40, columns=120):
 def test_the_longest_wait_comes_first(view):
     assert shown(view)[:3] == ["q9", "q8", "q7"]
     assert view.lines(120, 40)[0].endswith("10 queues")
+
+
+def test_a_shard_whose_jobs_are_left_out_is_named_above_the_table(view):
+    view.show([snapshot("q0", due=PartialCount(3, ["2"])), snapshot("q1", due=PartialCount(4, ["2"]))])
+    assert view.lines(120, 40)[0].endswith("2 queues; shard 2 does not answer: its jobs are left out")
+    view.show([snapshot("q0"), snapshot("q1")])
+    assert view.lines(120, 40)[0].endswith("2 queues")
 
 
 def test_any_column_can_be_sorted_by_in_both_directions(view):
