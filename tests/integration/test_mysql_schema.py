@@ -69,13 +69,16 @@ def old():
     database.run(b"DROP DATABASE %b" % database.name)
 
 
-def test_a_database_of_version_1_is_brought_to_the_present_one(old):
+def test_a_database_of_version_1_is_brought_to_the_present_one(old, caplog):
+    caplog.set_level("INFO")
     assert (old.version(), "reports" in old.tables()) == (1, False)
     old.open(servers=4)
     assert (old.version(), "reports" in old.tables()) == (SCHEMA_VERSION, True)
     assert [name for _, name in old.run(old.queries.bind("queues"))[0].rows] == ["emails"]
+    assert f"database {old.queries.database} is upgraded from version 1 to {SCHEMA_VERSION}" in caplog.text
+    caplog.clear()
     old.open()
-    assert old.version() == SCHEMA_VERSION
+    assert (old.version(), caplog.text) == (SCHEMA_VERSION, "")
 
 
 @pytest.mark.parametrize("step", range(2, SCHEMA_VERSION + 1))

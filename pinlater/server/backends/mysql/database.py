@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -30,6 +31,8 @@ from pinlater.server.backends.mysql.queries import Queries, one_row
 from pinlater.server.backends.mysql.row_locks import check_row_locks
 from pinlater.server.backends.mysql.transaction import MysqlTransaction, Woken, begin
 from pinlater.server.backends.sharded import ClockRecord, ShardClock
+
+log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -275,6 +278,8 @@ class Database:
             return
         if asyncio.get_running_loop().time() < self._upgrade_at:
             raise self._tables_in_use()
+        if version:
+            log.info("database %s is upgraded from version %d to %d", self.queries.database, version, SCHEMA_VERSION)
         await connection.run(b"SET SESSION lock_wait_timeout = %d" % _UPGRADE_LOCK_SECONDS)
         try:
             for step in range(version + 1, SCHEMA_VERSION + 1):

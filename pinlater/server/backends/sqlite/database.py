@@ -141,6 +141,8 @@ class SqliteDatabase:
             if version == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 raise ConfigError(f"{self.path} is a database of something else; choose another place with --data-dir")
             if version < SCHEMA_VERSION:
+                if version:
+                    log.info("the store %s is upgraded from version %d to %d", self.path, version, SCHEMA_VERSION)
                 # One transaction for all steps: each would wait for the disk several times.
                 steps = "\n".join(map(schema, range(version + 1, SCHEMA_VERSION + 1)))
                 connection.executescript(f"BEGIN IMMEDIATE;\n{steps}\nPRAGMA user_version = {SCHEMA_VERSION};\nCOMMIT;")

@@ -135,7 +135,8 @@ def _describe(path):
     return version, described
 
 
-def test_a_store_of_version_1_is_brought_to_the_present_one(path):
+def test_a_store_of_version_1_is_brought_to_the_present_one(path, caplog):
+    caplog.set_level("INFO")
     old = make_old_store(path, 1)
     insert = QUERIES["insert_jobs"] + " (?1, 1, ?2, 1, 5, 5, 5, 2, 2, 'old', ?3)"
     for local_id, state in enumerate((0, 1, 2, 3), 1):
@@ -144,6 +145,7 @@ def test_a_store_of_version_1_is_brought_to_the_present_one(path):
     old.close()
     assert _describe(path) == _describe(path.parent / "new" / "pinlater.db")
     assert _describe(path)[0] == SCHEMA_VERSION
+    assert f"the store {path} is upgraded from version 1 to {SCHEMA_VERSION}" in caplog.text
     new = sqlite3.connect(path)
     assert new.execute("SELECT * FROM jobs").fetchall() == [(*row, None, None, None, 0, *[None] * 8) for row in before]
     assert new.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
