@@ -16,7 +16,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING, SUCCEEDED
-from pinlater.server.backends.records import Claim, JobFilter
+from pinlater.server.backends.records import Claim, IdempotencyKey, JobFilter
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard, ServerChannels
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 from pinlater.server.backends.sharded import ShardedStore, ShardFull, ShardSpec, ShardUnreachable
@@ -358,6 +358,26 @@ def test_a_user_of_its_own_may_do_what_the_documents_say(bench, service):
     bench.run(shard.delete_queue(QUEUE))
     with service.client() as client:
         assert client.acl_log() == [], "nothing was refused"
+
+
+@pytest.mark.skipif(shutil.which("redis-cli") is None, reason="needs redis-cli")
+def test_a_shard_without_unfinished_jobs_is_seen_to_be_empty_as_the_documents_say(bench, service):
+    (command,) = re.findall(r"^\$ redis-cli -h redis3 (.*)$", GUIDE.read_text(), re.MULTILINE)
+    shard = bench.shard(service, "3")
+    bench.run(shard.create_queue(QUEUE))
+
+    def lines():
+        words = ["sh", "-c", f"redis-cli -p {service.port} {command}"]
+        return subprocess.run(words, stdout=subprocess.PIPE, check=False).stdout.splitlines()
+
+    for number in range(10):
+        key = IdempotencyKey(b"%d:p1" % number, 60_000)  # its key looks like that of jobs
+        bench.run(shard.enqueue_jobs(QUEUE, [new_job(priority=1 + number % 3)], once=key))
+    assert [line[-3:] for line in sorted(lines())] == [b":p1", b":p2", b":p3"]
+    names = [job.descriptor for job in bench.take(shard)]
+    assert [line[-7:] for line in lines()] == [b":claims"]
+    bench.run(shard.ack_dequeued_jobs(QUEUE, [ack_of(name) for name in names], []))
+    assert lines() == []
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
