@@ -129,7 +129,7 @@ class QueueCharts:
         """Replace points that the admin process has sampled itself by its finer samples."""
         history = self._history
         times = history.moments()
-        if not queue or len(times) < 2 or not history.line(queue, "enqueued", LENGTH):
+        if not queue or len(times) < 2 or not history.is_of_all_servers or not history.line(queue, "enqueued", LENGTH):
             return stored
         kept = sum(moment < times[0] for moment in stored.times)
         samples = [history.line(queue, name, LENGTH) for name in ChartLines._fields[1:]]

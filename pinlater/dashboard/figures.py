@@ -70,6 +70,11 @@ class ServerFigures:
     levels: Mapping[str, Mapping[Labels, float]] = field(default_factory=dict)
     shards: list[ShardHealth] = field(default_factory=list)
 
+    @property
+    def is_one_file(self) -> bool:
+        """Whether the store is a file of this server, so that no other server's jobs are missing in the metrics."""
+        return all(shard.connections is None for shard in self.shards)
+
     def total(self, counter: str, queue: str | None = None) -> int:
         """Return the value of a queue's counter; None: the sum over all queues."""
         values = self.counters.get(counter, {})

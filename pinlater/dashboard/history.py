@@ -92,6 +92,11 @@ class History:
         self._last: tuple[float, ServerFigures] | None = None
         self._recent: deque[tuple[float, ServerFigures]] = deque(maxlen=_RECENT)
 
+    @property
+    def is_of_all_servers(self) -> bool:
+        """Whether no other server uses the store."""
+        return self._last is not None and self._last[1].is_one_file
+
     async def run(self) -> None:
         """Take samples until cancelled; an unreachable server leaves a gap."""
         pause = PERIOD_SECONDS / 2

@@ -33,13 +33,13 @@ class Column(NamedTuple):
 
 COLUMNS = (
     *(Column(state.name, state.name.capitalize()) for state in OPEN_STATES),
-    Column("enqueued_rate", "In /s", "jobs enqueued per second, mean of the last 20 s", is_extra=True),
-    Column("succeeded_rate", "Done /s", "jobs succeeded per second, mean of the last 20 s"),
-    Column("failed_rate", "Failed /s", "failed attempts per second, mean of the last 20 s"),
+    Column("enqueued_rate", "In /s", "jobs enqueued per second at this server, mean of the last 20 s", is_extra=True),
+    Column("succeeded_rate", "Done /s", "jobs succeeded per second at this server, mean of the last 20 s"),
+    Column("failed_rate", "Failed /s", "failed attempts per second at this server, mean of the last 20 s"),
     Column(
         "waited",
         "Wait p95",
-        "time from due to claimed that 95 % of jobs did not exceed; the highest value of the last minute",
+        "time from due to claimed that 95 % of this server's jobs did not exceed; the highest value of the last minute",
         is_extra=True,
     ),
     Column("oldest", "Oldest", "how long the oldest due job has been waiting"),

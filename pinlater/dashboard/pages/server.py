@@ -105,7 +105,7 @@ async def server(request: Request) -> Response:
         shards=[_spaced(_shard(shard, seconds, first, last), now) for shard in shown],
         hidden_shards=len(now.shards) - len(shown),
         unhealthy_shards=sum(shard.unhealthy_in > 0 for shard in now.shards),
-        is_one_file=all(shard.connections is None for shard in now.shards),
+        is_one_file=now.is_one_file,
     )
 
 

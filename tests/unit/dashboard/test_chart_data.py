@@ -3,7 +3,7 @@
 import asyncio
 
 from pinlater.dashboard.chart_data import RANGES, QueueCharts, lines_of
-from pinlater.dashboard.figures import ENQUEUED, ServerFigures, ServerProcess
+from pinlater.dashboard.figures import ENQUEUED, ServerFigures, ServerProcess, ShardHealth
 from pinlater.dashboard.history import History
 from pinlater.model.statistics import HOUR, MINUTE, Spread, Statistics
 
@@ -77,6 +77,17 @@ def test_the_last_hour_is_finer_where_the_admin_process_has_seen_it():
     assert 2.0 in data.lines.enqueued
     assert {len(line) for line in data.lines} == {len(data.lines.times)}
     assert chart(store, "1h", history, queue="").lines.enqueued[-1] == 0  # all queues: from the store alone
+
+
+def test_the_last_hour_is_that_of_all_servers_of_a_store():
+    history = History(nothing)
+    shards = [ShardHealth("1", "db1:3306", 0, connections=2)]
+    for number in range(5):
+        figures = ServerFigures([ServerProcess(1, None, 1, 0, 1)], {ENQUEUED: {("pins",): 0}}, shards=shards)
+        history.add(NOW - 140 + number * 5, figures)  # this server gets no jobs, others do
+    store = Store({MINUTE: [row(NOW - 90, enqueued=120)]})
+    assert chart(store, "1h", history).lines.enqueued[-1] == 2.0
+    assert chart(store, "1h", history).lines == chart(store, "1h").lines
 
 
 def test_ranges_are_named_in_the_address(browser):
