@@ -300,8 +300,8 @@ FIRST_ONLY = {
 """With the index whose first entry each reads."""
 OF_QUEUES = {
     "queues", "queues_version", "deleted_queues", "share_queues", "present_queue", "queue_exists", "delete_queue",
-    "queue_settings", "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids", "lock_queues",
-    "purge_queue",
+    "queue_settings", "settings_of_queue", "locked_settings_of_queue", "change_queue_settings", "schema_version",
+    "reserve_ids", "lock_queues", "purge_queue",
     "bucket", "update_bucket", "queue_lock", "update_queue_lock", "delete_queue_lock", "delete_queue_settings",
     "lock_version", "try_to_write", "first_deleted_queue", "store_listener", "listeners", "delete_listeners",
     "clock_ahead", "clock_seen",
@@ -477,7 +477,7 @@ def test_nor_are_they_looked_for_among_the_others_where_these_are_few(young, nam
     ("names", "key", "name"),
     [
         (["share_queues", "present_queue", "lock_queues", "queue_exists", "purge_queue"], "PRIMARY", None),
-        (["settings_of_queue", "change_queue_settings", "delete_queue"], "queues_by_name", "emails"),
+        (["locked_settings_of_queue", "change_queue_settings", "delete_queue"], "queues_by_name", "emails"),
         (
             ["update_bucket", "update_queue_lock", "delete_queue_lock", "delete_queue_settings", "reserve_ids"],
             "PRIMARY",

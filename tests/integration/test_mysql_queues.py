@@ -31,6 +31,8 @@ def test_names_are_read_again_only_when_there_are_other_queues(full_reads):
         known = len(full_reads)
         for name in MANY:
             assert len(await ours.enqueue_jobs(name, [new_job()])) == 1
+        with pytest.raises(QueueNotFound):
+            await ours.enqueue_jobs("absent", [new_job()])
         assert len(full_reads) == known
         await theirs.create_queue("another")
         await ours.enqueue_jobs("another", [new_job()])

@@ -69,6 +69,9 @@ SELECT name, is_paused, jobs_per_second, max_running, shards, shards_by_load
 FROM {db}.queues WHERE name IS NOT NULL
 
 -- name: settings_of_queue
+SELECT is_paused, jobs_per_second, max_running, shards, shards_by_load FROM {db}.queues WHERE name = :name
+
+-- name: locked_settings_of_queue
 -- Locks the row, which is changed next.
 SELECT is_paused, jobs_per_second, max_running, shards, shards_by_load FROM {db}.queues WHERE name = :name FOR UPDATE
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.server.backends.mysql.database import Database
@@ -82,7 +83,12 @@ class MysqlQueues:
     async def settings(self) -> dict[str, QueueSettings]:
         """Return the settings of all queues."""
         rows = await self._database.rows(self._database.queries.bind("queue_settings"))
-        return {name: QueueSettings(bool(is_paused), *others) for name, is_paused, *others in rows}
+        return {name: _settings(row) for name, *row in rows}
+
+    async def settings_of(self, name: str) -> QueueSettings | None:
+        """Return the settings of a queue; None: it does not exist."""
+        rows = await self._database.rows(self._database.queries.bind("settings_of_queue", name=name))
+        return _settings(rows[0]) if rows else None
 
     async def change_settings(self, name: str, changes: QueueChange) -> None:
         """Change the settings of a queue.
@@ -92,7 +98,7 @@ class MysqlQueues:
         """
 
         async def change(transaction: MysqlTransaction) -> None:
-            rows = await transaction.rows("settings_of_queue", name=name)
+            rows = await transaction.rows("locked_settings_of_queue", name=name)
             if not rows:
                 raise queue_not_found(name)
             settings = changes.applied_to(QueueSettings(*rows[0]))
@@ -123,7 +129,7 @@ class MysqlQueues:
             if is_missing and called_at < self._expires_at - CACHE_SECONDS:
                 return  # it was read after this call began
             began_at = asyncio.get_running_loop().time()
-            if is_missing or not await self._is_current():
+            if not await self._is_current():
                 await self._read()
             self._expires_at = began_at + CACHE_SECONDS
 
@@ -142,3 +148,8 @@ class MysqlQueues:
     def _queue(self, queue_id: int, name: str) -> Queue:
         shard = self._database.shard
         return Queue(queue_id, name, tuple(f"{name}:s{shard}:p{priority}:" for priority in self._priorities))
+
+
+def _settings(row: Sequence[Any]) -> QueueSettings:
+    is_paused, *others = row
+    return QueueSettings(bool(is_paused), *others)

@@ -67,6 +67,12 @@ class RedisQueues:
         await self._read(self._pop_to_refresh(names, now), cache)
         return {name: cache[name] for name in names if name in cache}
 
+    async def settings_of(self, queue: str) -> QueueSettings | None:
+        """Return the settings of a queue; None: it does not exist."""
+        found: dict[str, QueueSettings] = {}
+        await self._read([queue], found)
+        return found.get(queue)
+
     def _pop_to_refresh(self, names: Sequence[str], now: float) -> list[str]:
         """Return the next few queues to refresh, so that a read costs the same for any number of queues."""
         if not self._to_refresh and now >= self._next_refresh:

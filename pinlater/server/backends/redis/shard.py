@@ -168,6 +168,9 @@ class RedisShard(RedisLifecycle, RedisMaintenance, RedisMessages, RedisReports, 
     async def queue_settings(self) -> dict[str, QueueSettings]:
         return await self._queues.settings()
 
+    async def settings_of_queue(self, queue: str) -> QueueSettings | None:
+        return await self._queues.settings_of(queue)
+
     async def change_queue_settings(self, queue: str, change: QueueChange) -> None:
         await self._queues.change_settings(queue, change)
 

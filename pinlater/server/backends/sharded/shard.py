@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from pinlater.errors import ShardConnectionFailed
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.messages import Message
+from pinlater.model.queues import QueueSettings
 from pinlater.server.backends.records import MAX_ANSWER_BYTES, Claim, Dequeued, StoreSize
 from pinlater.server.backends.sharded.shard_clock import ShardClock
 from pinlater.server.backends.store import Store
@@ -136,6 +137,9 @@ class Shard(Store, Protocol):
 
     async def read_clock(self) -> float:
         """Read the shard's clock; return how many milliseconds it is ahead of time elapsed here; see ``ShardClock``."""
+
+    async def settings_of_queue(self, queue: str) -> QueueSettings | None:
+        """Return the settings of a queue, at the same price however many queues there are; None: it does not exist."""
 
     async def call_result(self, queue: str, key: bytes) -> CallResult | None:
         """Return the stored result of a call with an idempotency key; None if the shard has none."""

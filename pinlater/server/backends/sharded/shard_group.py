@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -74,14 +74,14 @@ class ShardGroup:
         others = [other for other in self.healthy() if other is not handle]
         if not others or self._deleting[queue]:
             return None
-        answers = await ask_all(others, lambda shard: shard.queue_settings())
-        return None if self._deleting[queue] else merges.settings(known for _, known in answers).get(queue)
+        answers = await ask_all(others, lambda shard: shard.settings_of_queue(queue))
+        return None if self._deleting[queue] else _merged(queue, answers)
 
     async def create_queue(self, queue: str) -> None:
         """Create the queue on every shard that takes it; the others get it with their first job of it."""
-        answers = await ask_all(self.registry, lambda shard: shard.queue_settings())
-        settings = merges.settings(known for _, known in answers).get(queue, QueueSettings())
-        lacking = {handle.name for handle, known in answers if queue not in known}
+        answers = await ask_all(self.registry, lambda shard: shard.settings_of_queue(queue))
+        settings = _merged(queue, answers) or QueueSettings()
+        lacking = {handle.name for handle, known in answers if known is None}
 
         def create(shard: Shard) -> Awaitable[None]:
             return _create_queue(shard, queue, settings if shard.name in lacking else QueueSettings())
@@ -111,6 +111,11 @@ class ShardGroup:
         """Close all shards; messages that are not delivered stay on them."""
         await self.relay.close()
         await self.registry.close()
+
+
+def _merged(queue: str, answers: Sequence[tuple[ShardHandle, QueueSettings | None]]) -> QueueSettings | None:
+    """Return the settings of a queue, given what each shard knows of it; None: no shard has it."""
+    return merges.settings({queue: known} for _, known in answers if known is not None).get(queue)
 
 
 async def _create_queue(shard: Shard, queue: str, settings: QueueSettings) -> None:

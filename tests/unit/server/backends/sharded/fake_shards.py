@@ -189,6 +189,10 @@ class MemoryShard:
         await self._called("settings")
         return {queue: self.settings.get(queue, QueueSettings()) for queue in self._jobs}
 
+    async def settings_of_queue(self, queue):
+        await self._called("settings of queue")
+        return self.settings.get(queue, QueueSettings()) if queue in self._jobs else None
+
     async def change_queue_settings(self, queue, change):
         await self._called("change", queue)
         self.settings[queue] = change.applied_to(self.settings.get(queue, QueueSettings()))

@@ -6,6 +6,7 @@ import pytest
 
 from pinlater.errors import (
     NoHealthyShards,
+    QueueNotFound,
     ShardConnectionFailed,
     UnknownError,
 )
@@ -42,6 +43,14 @@ def test_what_may_have_been_stored_is_not_stored_again(fleet):
     with pytest.raises(ShardConnectionFailed, match="under way"):
         fleet.enqueue_jobs(QUEUE, [new_job()])
     assert len(fleet.asked_for("enqueue")) == 1
+
+
+def test_new_and_unknown_queues_cost_the_same_however_many_others_there_are(fleet):
+    fleet.create_queue("new")
+    with pytest.raises(QueueNotFound):
+        fleet.enqueue_jobs("unknown", [new_job()])
+    fleet.enqueue_jobs("new", [new_job()])
+    assert fleet.asked_for("settings") == []  # would be those of all queues
 
 
 def test_a_unique_key_always_means_the_same_shard(fleet):
