@@ -126,7 +126,7 @@ def _check(settings: Settings) -> int:
         click.echo(f"pinlater-server: {unread}", err=True)
     _refuse_exposure(settings)
     certificates_of(settings)  # loads them
-    RateLimitFiles(settings, RateLimits(), lambda: None)  # loads them
+    RateLimitFiles(settings, RateLimits(), lambda _: None)  # loads them
     check_access(settings)
     admin_certificates_of(settings)
     store = check_store(settings)

@@ -381,9 +381,9 @@ class Broker:
         self.backend.notifications_lost()
         self.wake_all()
 
-    def wake_all(self) -> None:
-        """Let all parked dequeues try again: limits may have changed."""
-        for state in list(self._queues):
+    def wake_all(self, queues: Collection[str] | None = None) -> None:
+        """Let all dequeues that are parked for these queues try again; None: for any queue."""
+        for state in list(self._queues if queues is None else filter(None, map(self._queues.get, queues))):
             state.wake_all()
 
     def end_all_waits(self) -> None:

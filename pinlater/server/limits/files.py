@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ class RateLimitFiles:
     Args:
         settings: name the files.
         limits: the limits to update.
-        on_change: called after each update.
+        on_change: called after each update with the queues whose limits have changed.
         is_divided: whether each server gets its share of a rate; False: the store enforces the rate over all servers.
         kept: see ``WatchedFile``.
 
@@ -42,7 +42,7 @@ class RateLimitFiles:
         self,
         settings: Settings,
         limits: RateLimits,
-        on_change: Callable[[], None],
+        on_change: Callable[[Collection[str]], None],
         *,
         is_divided: bool = True,
         kept: KeptContents = NOTHING_KEPT,
@@ -103,8 +103,7 @@ class RateLimitFiles:
     def _apply(self) -> None:
         stored = {queue: rate for queue, one in self._stored.items() if (rate := _rate(one)) is not None}
         most = {queue: one.max_running for queue, one in self._stored.items() if one.max_running is not None}
-        self._limits.update(stored | self._rates, self._server_count if self._is_divided else 1, most)
-        self._on_change()
+        self._on_change(self._limits.update(stored | self._rates, self._server_count if self._is_divided else 1, most))
 
 
 def _rate(stored: QueueSettings) -> float | None:

@@ -86,30 +86,35 @@ class RateLimits:
         self._buckets: dict[str, Bucket] = {}
         self._paused: frozenset[str] = frozenset()
         self._max_running: Mapping[str, int] = {}
+        self._applied: Mapping[str, tuple[float | None, int | None]] = {}
 
     def update(
         self, queue_rates: Mapping[str, float], server_count: int = 1, max_running: Mapping[str, int] | None = None
-    ) -> None:
-        """Apply new limits; unchanged ones keep their tokens.
+    ) -> set[str]:
+        """Apply new limits; unchanged ones keep their tokens. Return the queues whose limits have changed.
 
         Args:
             queue_rates: jobs per second, over all servers; 0 or less pauses a queue.
             server_count: servers that share the rates, at least 1.
             max_running: most jobs claimed at once, over the whole store.
         """
-        self._max_running = max_running or {}
+        self._max_running = most = max_running or {}
         now = self._clock()
         self._paused = frozenset(queue for queue, rate in queue_rates.items() if rate <= 0)
+        rates = {queue: rate / server_count for queue, rate in queue_rates.items()}
         buckets = {}
-        for queue, total_rate in queue_rates.items():
-            if total_rate > 0:
-                rate = total_rate / server_count
+        for queue, rate in rates.items():
+            if rate > 0:
                 buckets[queue] = bucket = self._buckets.get(queue) or self._new_bucket(queue, rate, now)
                 if bucket.rate != rate:
                     bucket.change_rate(rate, now)
             elif queue in self._buckets:  # for when it is resumed: a new bucket would be full
                 buckets[queue] = self._buckets[queue]
         self._buckets = buckets
+        applied = {queue: (rates.get(queue), most.get(queue)) for queue in rates.keys() | most.keys()}
+        changed = {queue for queue, _ in applied.items() ^ self._applied.items()}
+        self._applied = applied
+        return changed
 
     async def acquire(self, queue: str, wanted: int) -> int:
         """Take tokens for up to ``wanted`` jobs; return how many may be handed out now.

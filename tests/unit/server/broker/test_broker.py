@@ -267,9 +267,30 @@ def test_a_paused_queue_refuses_after_the_wait_and_goes_on_when_resumed(on_bench
         with pytest.raises(DequeueRateLimited, match="paused"):
             await bench.broker.peek("q", 1, 1_000_000)
         waiting = await bench.parked()
-        bench.limits.update({})
-        bench.broker.wake_all()
+        bench.broker.wake_all(bench.limits.update({}))
         assert bodies(await waiting) == [b"held back"]
+
+    on_bench(scenario)
+
+
+def test_changed_limits_of_a_queue_send_nobody_to_the_others(on_bench, monkeypatch):
+    async def scenario(bench):
+        await bench.backend.create_queue("other")
+        bench.limits.update({"other": 0.0})
+        waiting = [await bench.parked(), await bench.parked("q", "other")]
+        asked, dequeue_jobs = [], bench.backend.dequeue_jobs
+
+        async def dequeue(queue, *args, **options):
+            asked.append(queue)
+            return await dequeue_jobs(queue, *args, **options)
+
+        monkeypatch.setattr(bench.backend, "dequeue_jobs", dequeue)
+        bench.broker.wake_all(bench.limits.update({}))
+        while not asked:
+            await asyncio.sleep(0)
+        bench.broker.end_all_waits()
+        await asyncio.gather(*waiting)
+        assert asked == ["other"]
 
     on_bench(scenario)
 

@@ -228,25 +228,25 @@ def record_attempt(limits_files):
 
 def test_limits_are_in_force_from_the_start_and_follow_the_files(files):
     limits, changes = RateLimits(lambda: 0.0), []
-    followed = RateLimitFiles(files, limits, lambda: changes.append(1))
+    followed = RateLimitFiles(files, limits, changes.append)
     assert asyncio.run(limits.acquire("q", 1000)) == 50
     changes.clear()
     files.server_set_file.write_text("a:1\n")
     files.queue_config_file.write_bytes(config(rate="0"))
     record_attempt(followed)
     assert limits.is_paused("q")
-    assert len(changes) == 2
+    assert changes == [{"q"}, {"q"}]  # all of the rate, for there is one server now; then none
 
 
 def test_servers_on_one_store_do_not_divide_a_rate(files):
     limits = RateLimits(lambda: 0.0)
-    RateLimitFiles(files, limits, lambda: None, is_divided=False)
+    RateLimitFiles(files, limits, lambda _: None, is_divided=False)
     assert asyncio.run(limits.acquire("q", 1000)) == 100
 
 
 def test_limits_of_the_file_and_of_the_store_are_known_as_such(files):
     limits = RateLimits(lambda: 0.0)
-    followed = RateLimitFiles(files, limits, lambda: None)
+    followed = RateLimitFiles(files, limits, lambda _: None)
     stored = {"mail": {"is_paused": True}, "pins": {"max_running": 3}, "sms": {"jobs_per_second": 5.0}, "free": {}}
     followed.apply_stored({queue: QueueSettings(**one) for queue, one in stored.items()})
     assert {queue for queue in (*stored, "q", "other") if limits.is_limited(queue)} == {"mail", "pins", "sms", "q"}
@@ -254,21 +254,21 @@ def test_limits_of_the_file_and_of_the_store_are_known_as_such(files):
 
 def test_an_empty_or_malformed_server_set_keeps_the_count(files, caplog):
     limits, kept = RateLimits(lambda: 0.0), KeptContents([files.server_set_file])
-    followed = RateLimitFiles(files, limits, lambda: None, kept=kept)
+    followed = RateLimitFiles(files, limits, lambda _: None, kept=kept)
     for content in ("nonsense\n", ""):
         files.server_set_file.write_text(content)
         record_attempt(followed)
     assert "lists no server (the previous content stays in effect)" in caplog.text
     assert asyncio.run(limits.acquire("q", 1000)) == 50
     replaced = RateLimits(lambda: 0.0)
-    RateLimitFiles(files, replaced, lambda: None, kept=kept)
+    RateLimitFiles(files, replaced, lambda _: None, kept=kept)
     assert asyncio.run(replaced.acquire("q", 1000)) == 50
 
 
 def test_a_server_set_that_is_empty_at_the_start_counts_this_server_until_it_lists_some(files, caplog):
     full, limits = files.server_set_file.read_text(), RateLimits(lambda: 0.0)
     files.server_set_file.write_text("\n")
-    followed = RateLimitFiles(files, limits, lambda: None)
+    followed = RateLimitFiles(files, limits, lambda _: None)
     assert "lists no server" in caplog.text
     assert asyncio.run(limits.acquire("q", 60)) == 60
     files.server_set_file.write_text(full)
@@ -278,13 +278,13 @@ def test_a_server_set_that_is_empty_at_the_start_counts_this_server_until_it_lis
 
 def test_a_server_set_that_is_not_enabled_is_not_read(tmp_path):
     settings = Settings(server_set_file=tmp_path / "absent")
-    assert RateLimitFiles(settings, RateLimits(), lambda: None).watchers() == []
+    assert RateLimitFiles(settings, RateLimits(), lambda _: None).watchers() == []
 
 
 def test_a_malformed_file_prevents_the_start(files):
     files.queue_config_file.write_text("{")
     with pytest.raises(ConfigError, match=r"queues\.json"):
-        RateLimitFiles(files, RateLimits(), lambda: None)
+        RateLimitFiles(files, RateLimits(), lambda _: None)
 
 
 def test_the_watch_looks_again_and_again(file):
@@ -305,12 +305,12 @@ def test_the_watch_looks_again_and_again(file):
 def test_queues_without_limits_come_and_go_and_wake_nobody():
     changes, limited = [], {"mail": QueueSettings(is_paused=True), "pins": QueueSettings(max_running=3)}
     limits = RateLimits()
-    followed = RateLimitFiles(Settings(), limits, lambda: changes.append(1))
+    followed = RateLimitFiles(Settings(), limits, changes.append)
     followed.apply_stored(limited)
-    assert (limits.is_paused("mail"), limits.max_running("pins"), len(changes)) == (True, 3, 1)
+    assert (limits.is_paused("mail"), limits.max_running("pins"), changes) == (True, 3, [{"mail", "pins"}])
     followed.apply_stored(limited | {"new": QueueSettings()})
     followed.apply_stored(limited | {"new": QueueSettings(shards=2), "pins": QueueSettings(max_running=3, shards=4)})
     followed.apply_stored(limited)
     assert len(changes) == 1
     followed.apply_stored(limited | {"mail": QueueSettings()})
-    assert (limits.is_paused("mail"), limits.max_running("pins"), len(changes)) == (False, 3, 2)
+    assert (limits.is_paused("mail"), limits.max_running("pins"), changes[1:]) == (False, 3, [{"mail"}])
