@@ -68,6 +68,7 @@ class StatisticsWriter:
         self._now_ms = now_ms
         self._counters = _QueueCounters(metrics)
         self._unwritten: dict[StatisticsKey, Counts] = {}
+        self._collecting: asyncio.Future[None] | None = None
         self._names_of_ms = 0
         self._minute = 0
 
@@ -86,6 +87,8 @@ class StatisticsWriter:
         finally:
             try:
                 async with asyncio.timeout(_LAST_SECONDS):
+                    if self._collecting is not None:
+                        await self._collecting  # or what it had taken would be lost
                     await self.collect()
                     await self.write(with_hours=True)
             except TimeoutError:
@@ -112,7 +115,11 @@ class StatisticsWriter:
             del self._unwritten[key]
 
     async def collect(self) -> None:
-        """Add what was counted since the last time to the periods that are just ending."""
+        """Add what was counted since the last time to the periods that are just ending; it goes on if cancelled."""
+        self._collecting = asyncio.ensure_future(self._collect())
+        await asyncio.shield(self._collecting)
+
+    async def _collect(self) -> None:
         just_now_ms = self._now_ms() - INTERVAL_SECONDS * 500
         starts = {resolution: just_now_ms // (resolution * 1000) * (resolution * 1000) for resolution in KEPT_SECONDS}
         counted = {**await self._counters.take(), **self._buffer.take()}

@@ -230,3 +230,21 @@ def test_a_process_that_ends_writes_a_last_time(process):
 
     asyncio.run(main())
     assert [one.enqueued for one in process.store.found("mail", resolution=HOUR)] == [1]
+
+
+@pytest.mark.parametrize("turns", range(1, 12))
+def test_a_process_that_ends_while_it_collects_loses_nothing(process, turns):
+    async def end():
+        task = asyncio.create_task(process.writer.run())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+
+    for queue in ("mail", "sms"):
+        process.metrics.jobs_enqueued.add(queue, 5)
+    process.buffer.add_failures("mail", 42, 3, 1)
+    asyncio.run(end())
+    enqueued = {queue: sum(one.enqueued for one in process.store.found(queue)) for queue in ("mail", "sms", FLEET)}
+    assert enqueued == {"mail": 5, "sms": 5, FLEET: 10}
+    assert [one.failed for one in process.store.found("mail", kind=FAILURE, name="42")] == [3]
