@@ -77,9 +77,7 @@ class Database:
     def _set_niceness(self, niceness: int) -> None:
         for thread in psutil.Process(self.pid).threads():  # those that it starts later inherit it
             os.setpriority(os.PRIO_PROCESS, thread.id, niceness)
-        with contextlib.suppress(
-            FileNotFoundError
-        ):  # where each session has a share, only the session's niceness counts
+        with contextlib.suppress(FileNotFoundError):  # where sessions have a share each, only this niceness counts
             Path(f"/proc/{self.pid}/autogroup").write_text(str(niceness))
 
     def hold(self) -> None:

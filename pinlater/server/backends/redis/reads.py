@@ -22,7 +22,7 @@ from pinlater.server.backends.redis.lifecycle import pack, pack_ids
 from pinlater.server.backends.redis.queues import RedisQueues
 from pinlater.server.backends.redis.records import KINDS, StoredJob, parse_job
 from pinlater.server.backends.redis.script_calls import ALL_QUEUES, PAGE_JOBS, ScriptRunner
-from pinlater.server.backends.sharded import DuePriorities
+from pinlater.server.backends.sharded import MOST_READ_TOGETHER, DuePriorities
 
 _ANY_CLAIMED = JobFilter(IN_PROGRESS)
 
@@ -34,8 +34,6 @@ _CLAIMED_OF_KEY = 10_000
 """Most claimed jobs of one key that a scan reads and sorts."""
 
 _QUEUES_PAGE = 200
-_FEW_QUEUES = 30
-"""Reading the first jobs of so many queues takes so little time that dequeues can wait for it."""
 
 
 class RedisSearch(NamedTuple):
@@ -142,7 +140,7 @@ class RedisReads:
         return {queue: due.first_due_ms for queue, due in (await self.due_priorities(queues)).items()}
 
     async def due_priorities(self, queues: Sequence[str]) -> dict[str, DuePriorities]:
-        scripts = self._scripts if len(queues) <= _FEW_QUEUES else self._slow_scripts
+        scripts = self._scripts if len(queues) <= MOST_READ_TOGETHER else self._slow_scripts
         found: dict[str, DuePriorities] = {}
         for start in range(0, len(queues), _QUEUES_PAGE):
             names = queues[start : start + _QUEUES_PAGE]

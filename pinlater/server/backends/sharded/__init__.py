@@ -3,6 +3,7 @@
 from pinlater.server.backends.sharded.poll_of_all import ShardPoll, poll_all
 from pinlater.server.backends.sharded.server_list import meet_servers
 from pinlater.server.backends.sharded.shard import (
+    MOST_READ_TOGETHER,
     CallResult,
     DuePriorities,
     OutgoingMessage,
@@ -16,6 +17,7 @@ from pinlater.server.backends.sharded.store import ShardedStore
 from pinlater.server.backends.sharded.store_clock import ClockUpdater, StoreClock
 
 __all__ = [
+    "MOST_READ_TOGETHER",
     "CallResult",
     "ClockRecord",
     "ClockUpdater",

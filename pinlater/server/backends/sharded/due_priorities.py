@@ -20,15 +20,12 @@ from pinlater.model.jobs import NewJob
 from pinlater.server.backends.job_notifications import JobLocation, later_ms, locations_of
 from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all
 from pinlater.server.backends.sharded.merges import earliest
-from pinlater.server.backends.sharded.shard import DuePriorities, Shard
+from pinlater.server.backends.sharded.shard import MOST_READ_TOGETHER, DuePriorities, Shard
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.backends.store import queue_not_found
 
 _REREAD_SHARE = 0.5
 """Busy queues that were read this share of the time ago are read again together with another queue."""
-
-_MOST_REREAD = 20
-"""Most queues that are read again with another one, whose dequeue waits for that read."""
 
 FRESH_SECONDS = 0.05
 """How long a read stays usable, even if another job has fallen due since. On busy queues, dequeues share one read."""
@@ -182,7 +179,7 @@ class DuePriorityMap:
             is_busy = known.is_used and not known.is_reread and now < known.until
             return is_busy and other != queue and known.by_shard.keys() == shards
 
-        found = dict(islice(filter(is_wanted, chain(self._dropped.items(), old)), _MOST_REREAD))
+        found = dict(islice(filter(is_wanted, chain(self._dropped.items(), old)), MOST_READ_TOGETHER - 1))
         for other, known in found.items():
             known.is_reread = True
             self._dropped.pop(other, None)

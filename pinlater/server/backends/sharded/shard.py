@@ -14,6 +14,9 @@ from pinlater.server.backends.sharded.shard_clock import ShardClock
 from pinlater.server.backends.store import Store
 from pinlater.server.backends.token_bucket import Tokens
 
+MOST_READ_TOGETHER = 21
+"""Most queues of which a dequeue has the due priorities read: its own, and others that will soon be too old."""
+
 
 class ShardUnreachable(ShardConnectionFailed):
     """Nothing of the call reached the shard, so it may be sent to another one."""
@@ -160,7 +163,8 @@ class Shard(Store, Protocol):
     async def due_priorities(self, queues: Sequence[str]) -> dict[str, DuePriorities]:
         """Return which priorities of queues have due jobs; queues that do not exist are left out.
 
-        It takes one query, however many queues are named.
+        It takes one query, however many queues are named. A dequeue waits for it if they are ``MOST_READ_TOGETHER`` or
+        fewer.
 
         State: unchanged.
         Repeat: safe.

@@ -157,7 +157,7 @@ def test_busy_queues_with_jobs_at_unknown_places_are_read_together(fleet, busy):
 
 
 def test_a_dequeue_waits_for_the_read_of_a_few_other_queues_only(fleet, busy, monkeypatch):
-    monkeypatch.setattr(due_priorities, "_MOST_REREAD", 1)
+    monkeypatch.setattr(due_priorities, "MOST_READ_TOGETHER", 2)
     for name in busy:
         fleet.fleet.jobs_arrived(name, None, [])
     fleet.take(1)
