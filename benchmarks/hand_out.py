@@ -32,7 +32,7 @@ def measure(setting: Setting) -> list[Figure]:
     calls = setting.amount(int(JOBS_PER_SECOND / BATCH_SIZE * SECONDS) // setting.rounds)
     found: list[TimedCall] = []
     cpu: list[float] = []
-    with _server(setting) as server, Callers(server, CONSUMERS) as callers:
+    with setting.sharded_server("hand-out", SHARDS) as server, Callers(server, CONSUMERS) as callers:
         for _ in range(setting.rounds):
             consumers = _Consumers(_filled(server, calls * BATCH_SIZE))
             before, started = server.cpu_seconds(), time.perf_counter()
@@ -50,13 +50,6 @@ def measure(setting: Setting) -> list[Figure]:
         ),
         Figure("hand_out_cpu", "  share of a core of the server", "%", cpu),
     ]
-
-
-def _server(setting: Setting) -> Server:
-    if not setting.stores.is_shared:
-        return setting.server()
-    [server] = setting.servers(1, "hand-out", shards=SHARDS)
-    return server
 
 
 def _filled(server: Server, jobs: int) -> str:

@@ -1,14 +1,11 @@
-"""Jobs with keys: what they cost, and how long other jobs wait while one key floods the queue."""
+"""What jobs with keys cost; ``key_flood`` measures how long they wait."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from benchmarks.consumer import acks_of, send_dequeue
-from benchmarks.figures import Figure, percentile
+from benchmarks.figures import Figure
 from benchmarks.programs import ProgramFailed, Server
 from benchmarks.setting import Setting
 from pinlater.client import NewJob
@@ -19,10 +16,6 @@ KEYS = 10_000
 BATCH_SIZE = 20
 ENQUEUED_AT_ONCE = 500
 
-FLOOD_JOBS = 150_000
-PROBES = 1000
-PROBE_PAUSE_SECONDS = 0.005
-CONSUMERS = 4
 _WAIT_MS = 1000
 _PATIENCE_SECONDS = 120.0
 
@@ -35,7 +28,7 @@ _KINDS = {
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure rates of enqueue and drain by kind of key, and the waits of other jobs beside a flood."""
+    """Measure rates of enqueue and drain by kind of key."""
     jobs = setting.amount(JOBS, step=ENQUEUED_AT_ONCE)
     figures: list[Figure] = []
     with setting.server() as server:
@@ -46,15 +39,6 @@ def measure(setting: Setting) -> list[Figure]:
                 Figure(f"keys_{kind}_enqueue", f"enqueue, {title}", "jobs/s", stored),
                 Figure(f"keys_{kind}_drain", f"  dequeue and ack, batches of {BATCH_SIZE}", "jobs/s", drained),
             ]
-        probes = setting.amount(PROBES)
-        flood = setting.amount(FLOOD_JOBS, step=ENQUEUED_AT_ONCE)
-        alone, beside = setting.in_turns(lambda: _waits(server, probes, 0), lambda: _waits(server, probes, flood))
-    for name, title, found in (("alone", "nothing else to do", alone), ("flood", "another key floods", beside)):
-        for percent in (50, 99):
-            waits = [percentile(one, percent) * 1000 for one in found]
-            figures.append(
-                Figure(f"keys_wait_{name}_p{percent}", f"a job of another key waits, {title}, p{percent}", "ms", waits)
-            )
     return figures
 
 
@@ -88,45 +72,3 @@ def _drain(server: Server, queue: str, jobs: int) -> None:
                 raise ProgramFailed(f"{jobs} jobs were enqueued, and {done} handed out")
             send_dequeue(connection, queue, BATCH_SIZE, acks, wait_ms=_WAIT_MS if done < jobs else 0)
         connection.receive(30.0)
-
-
-def _waits(server: Server, probes: int, flood: int) -> list[float]:
-    """Return how many seconds jobs of other keys wait until they are handed out, beside ``flood`` jobs of one key."""
-    queue = server.create_queue(f"waits_{time.monotonic_ns()}")
-    _store(server, queue, "one_key", flood)
-    waits: list[float] = []
-    with _consumers(server, queue, waits), server.client() as client:
-        for number in range(probes):
-            time.sleep(PROBE_PAUSE_SECONDS)
-            client.enqueue_jobs(queue, [NewJob(repr(time.perf_counter()).encode(), key=JobKey(f"k{number % 10}"))])
-        until = time.monotonic() + _PATIENCE_SECONDS
-        while len(waits) < probes:
-            if time.monotonic() > until:
-                raise ProgramFailed(f"{probes} jobs were enqueued beside a flood, and {len(waits)} handed out")
-            time.sleep(0.01)
-    return waits
-
-
-@contextmanager
-def _consumers(server: Server, queue: str, waits: list[float]) -> Iterator[None]:
-    end = threading.Event()
-    threads = [threading.Thread(target=_consume, args=(server, queue, waits, end)) for _ in range(CONSUMERS)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        for thread in threads:
-            thread.join()
-
-
-def _consume(server: Server, queue: str, waits: list[float], end: threading.Event) -> None:
-    acks = []
-    with server.connection() as connection:
-        while not end.is_set():
-            send_dequeue(connection, queue, 1, acks, wait_ms=_WAIT_MS)
-            reply = connection.receive(30.0)
-            now = time.perf_counter()
-            acks = acks_of(reply)
-            waits += [now - float(body) for body in (reply.jobs or {}).values() if body != b"0"]

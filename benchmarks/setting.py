@@ -69,6 +69,10 @@ class Setting:
         """Start a server that sends back what it receives."""
         return Echo(self.folder)
 
+    def sharded_server(self, name: str, shards: int) -> Server:
+        """Start a server on a store in which nothing is due, of several shards if its kind can have them."""
+        return self.servers(1, name, shards=shards)[0] if self.stores.is_shared else self.server(name)
+
     def safe_server(self, name: str, shards: int) -> Server:
         """Start a server on a store of several shards in which nothing is due, and which syncs before it confirms."""
         folder = self.folder / name
