@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import statistics
 import time
 from collections.abc import Callable, Sequence
+from statistics import median_low
 
 from pinlater.errors import ServiceError
 from pinlater.server.backends.sharded.fan_out import ask_all
@@ -17,6 +17,9 @@ from pinlater.server.clock import SteadyClock, elapsed_seconds
 log = logging.getLogger(__name__)
 
 _LEAST_PAUSE_SECONDS = 0.5
+
+_CLOSE_MS = 10.0
+"""Clocks that are behind the median by up to this time are waited for: a job must have fallen due on its shard, too."""
 
 
 class StoreClock:
@@ -44,12 +47,14 @@ class StoreClock:
     def learn(self, ahead_ms: Sequence[float]) -> None:
         """Set the clock from how far each shard's clock is ahead of the time elapsed here; see ``ShardClock``.
 
-        The median is used, so a single clock that is far off changes little.
+        The slowest clock is used, so that a timer does not fire before a job has fallen due on its shard. One that is
+        far behind the median is left out: it would delay the jobs of all other shards.
         """
         if not ahead_ms:
             return
         is_first = self._ahead_seconds is None
-        self._ahead_seconds = statistics.median_low(ahead_ms) / 1000
+        median = median_low(ahead_ms)
+        self._ahead_seconds = min(ahead for ahead in ahead_ms if ahead >= median - _CLOSE_MS) / 1000
         if is_first:  # no caller has relied on the shards' time yet, so there is no need to approach it slowly
             self._steady = SteadyClock(self._wall, self._elapsed)
 

@@ -126,10 +126,18 @@ def test_later_ones_are_approached_without_a_step(machine):
     assert clock.now_ms() == 1_060_000
 
 
-def test_one_shard_that_is_far_off_changes_little(machine):
+@pytest.mark.parametrize("far_off", [-(10**9), -5.0, 10**9])
+def test_one_shard_that_is_far_off_changes_nothing(machine, far_off):
     clock = machine.store_clock()
-    clock.learn([5.0, 10**9, 6.0])
-    assert 1_000_000 <= clock.now_ms() < 1_000_500
+    clock.learn([6.0, far_off, 8.0])
+    assert clock.now_ms() == 1_000_006
+
+
+@pytest.mark.parametrize("behind", [1.0, 9.0])
+def test_a_job_has_fallen_due_on_its_shard_when_a_timer_fires(machine, behind):
+    clock = machine.store_clock()
+    clock.learn([60.0, 60.0 - behind, 61.0])
+    assert clock.now_ms() == 1_000_060 - behind
 
 
 def test_a_machine_whose_clock_is_set_changes_nothing(machine):
