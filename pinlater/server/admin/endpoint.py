@@ -12,7 +12,7 @@ from typing import cast
 
 from pinlater.server.admin.http import BadRequest, Request, Response, end_of_head, parse_head
 from pinlater.server.admin.pages import MonitoringPages
-from pinlater.server.admin.reports import ServerStatus
+from pinlater.server.admin.reports import CollectStatus
 
 log = logging.getLogger(__name__)
 
@@ -47,9 +47,7 @@ class AdminEndpoint:
         read_seconds: how long a client may take to send its request.
     """
 
-    def __init__(
-        self, collect_status: Callable[[], Awaitable[ServerStatus]], *, read_seconds: float = READ_SECONDS
-    ) -> None:
+    def __init__(self, collect_status: CollectStatus, *, read_seconds: float = READ_SECONDS) -> None:
         self._read_seconds = read_seconds
         self._server: asyncio.Server | None = None
         self._port = 0

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 
 from pinlater.server.admin.http import Response
-from pinlater.server.admin.reports import ServerStatus
+from pinlater.server.admin.reports import CollectStatus
 from pinlater.server.metrics import render_ostrich, render_prometheus
 from pinlater.server.metrics.prometheus import CONTENT_TYPE as PROMETHEUS_TEXT
 
@@ -19,7 +19,7 @@ class MonitoringPages:
         collect_status: collects the reports of the server processes.
     """
 
-    def __init__(self, collect_status: Callable[[], Awaitable[ServerStatus]]) -> None:
+    def __init__(self, collect_status: CollectStatus) -> None:
         self._collect_status = collect_status
         self.by_path: Mapping[str, Callable[[], Awaitable[Response]]] = {
             "/livez": self._livez,
@@ -32,7 +32,7 @@ class MonitoringPages:
         return Response(HTTPStatus.OK, "ok\n")
 
     async def _readyz(self) -> Response:
-        reason = (await self._collect_status()).reason
+        reason = (await self._collect_status(health_only=True)).reason
         if reason is None:
             return Response(HTTPStatus.OK, "ok\n")
         return Response(HTTPStatus.SERVICE_UNAVAILABLE, f"{reason}\n")

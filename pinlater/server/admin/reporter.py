@@ -21,10 +21,12 @@ from pinlater.server.metrics.reports import encode_report
 from pinlater.server.metrics.shard_state import ShardState
 
 SUFFIX = ".socket"
+HEALTH = b"health"
+"""Asks for a report without metrics; a caller that sends nothing gets all."""
 
 
 class ReportServer:
-    """Answers each connection with a report, and closes it.
+    """Answers each connection with a report, when it has sent what it asks for, and closes it.
 
     Args:
         folder: the private folder of the server's processes.
@@ -59,11 +61,12 @@ class ReportServer:
             self._server.close()
         self._path.unlink(missing_ok=True)
 
-    async def _answer(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Copied here and encoded in a thread: with many queues that takes too long for the event loop.
-        snapshot, reason, shards = self._metrics.snapshot(), self._not_ready_reason(), self._shards()
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Cancelled when the process ends, which asyncio of Python 3.11 would log as an error.
         with contextlib.closing(writer.transport), contextlib.suppress(OSError, asyncio.CancelledError):
+            # Copied here, which takes 30 ms with 2,000 queues; encoded in a thread, which takes longer.
+            snapshot = [] if await reader.read(-1) == HEALTH else self._metrics.snapshot()
+            reason, shards = self._not_ready_reason(), self._shards()
             writer.write(await asyncio.to_thread(self._report, reason, snapshot, shards))
             await writer.drain()
 

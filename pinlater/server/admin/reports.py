@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Awaitable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
-from pinlater.server.admin.reporter import SUFFIX
+from pinlater.server.admin.reporter import HEALTH, SUFFIX
 from pinlater.server.metrics.families import Snapshot
 from pinlater.server.metrics.reports import ProcessReport, decode_report, snapshots_of, sum_reports
 from pinlater.server.metrics.shard_state import ShardState, combine
@@ -60,6 +62,12 @@ class ServerStatus:
         return snapshots_of(sum_reports([*self._live, *self._departed]))
 
 
+class CollectStatus(Protocol):
+    """Collects the reports of the server processes; see ``ReportCollector.collect``."""
+
+    def __call__(self, *, health_only: bool = False) -> Awaitable[ServerStatus]: ...
+
+
 class ReportCollector:
     """Collects reports from all processes with a socket in the private folder.
 
@@ -73,11 +81,18 @@ class ReportCollector:
         self._departed = ProcessReport(0)
         self._gone: set[tuple[int, int]] = set()  # or a report that another page still reads would count twice
 
-    async def collect(self) -> ServerStatus:
-        """Collect the reports; use the latest counts of a process that does not answer in time."""
+    async def collect(self, *, health_only: bool = False) -> ServerStatus:
+        """Collect the reports; use the latest counts of a process that does not answer in time.
+
+        Args:
+            health_only: ask for no metrics, which would cost each process 30 ms with 2,000 queues.
+        """
         paths = sorted(self._folder.glob(f"*{SUFFIX}"))
-        answers = zip(paths, await asyncio.gather(*map(_fetch_report, paths)), strict=True)
+        asked = HEALTH if health_only else b""
+        answers = zip(paths, await asyncio.gather(*(_fetch_report(path, asked) for path in paths)), strict=True)
         found = {path: report for path, report in answers if report is not None}
+        if health_only:
+            return ServerStatus(list(found.values()), [])
         self._latest |= {path: report for path, report in found.items() if _process(report) not in self._gone}
         self._absorb_departed()
         live = [report for path, report in found.items() if path in self._latest]
@@ -96,11 +111,13 @@ def _process(report: ProcessReport) -> tuple[int, int]:
     return report.pid, report.started_ms
 
 
-async def _fetch_report(path: Path) -> ProcessReport | None:
+async def _fetch_report(path: Path, asked: bytes) -> ProcessReport | None:
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
             reader, writer = await asyncio.open_unix_connection(path)
             with contextlib.closing(writer):
+                writer.write(asked)
+                writer.write_eof()
                 return decode_report(await reader.read(-1))
     except ConnectionRefusedError:
         path.unlink(missing_ok=True)  # noqa: ASYNC240 - takes no time; its process was killed

@@ -21,7 +21,7 @@ async def read_figures():
     return ServerFigures()
 
 
-async def view():
+async def view(**_):
     return ServerStatus([], [])
 
 

@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 20
 def looking(metrics, is_ready):
     """What the admin process sees of one server process with these metrics."""
 
-    async def look():
+    async def look(**_):
         return ServerStatus([decode_report(encode_report(os.getpid(), is_ready(), metrics.snapshot()))], [])
 
     return look

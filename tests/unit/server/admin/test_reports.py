@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pinlater.server.admin import reports
+from pinlater.server.admin.pages import MonitoringPages
 from pinlater.server.admin.reporter import SUFFIX, ReportServer
 from pinlater.server.admin.reports import ReportCollector, ServerStatus
 from pinlater.server.metrics import Metrics
@@ -154,6 +155,7 @@ def test_a_process_that_ends_while_it_reports_logs_nothing(tmp_path, monkeypatch
         await reporter.start()
         [path] = tmp_path.iterdir()
         _, writer = await asyncio.open_unix_connection(path)
+        writer.write_eof()
         await asyncio.to_thread(begun.wait, 60)
         asyncio.get_running_loop().call_later(0.1, goes_on.set)  # the loop waits for its threads
         writer.close()
@@ -210,7 +212,7 @@ def test_a_process_that_ends_while_its_report_is_read_counts_once_on_each_page(t
         answered = [asyncio.Event(), asyncio.Event()]
         turns = iter(answered)
 
-        async def fetch(_):
+        async def fetch(*_):
             await next(turns).wait()
             return report(counted(3))
 
@@ -231,9 +233,9 @@ def test_a_process_that_ends_while_its_report_is_read_counts_once_on_each_page(t
 def test_a_process_that_does_not_answer_is_left_out_once(tmp_path, fork, monkeypatch):
     fetch = reports._fetch_report
 
-    async def fetch_impatiently(path):
+    async def fetch_impatiently(path, asked):
         monkeypatch.setattr(reports, "_ANSWER_SECONDS", 0.1 if path == deaf_path else 60.0)
-        return await fetch(path)
+        return await fetch(path, asked)
 
     monkeypatch.setattr(reports, "_fetch_report", fetch_impatiently)
     start, _ = fork
@@ -270,6 +272,24 @@ def test_ready_means_that_some_process_is(tmp_path, fork):
     assert reason() == "the server is stopping"
     start(tmp_path, Metrics())
     assert reason() is None
+
+
+def test_a_health_check_copies_no_metrics(tmp_path, monkeypatch):
+    async def main():
+        metrics = counted(3)
+        reporter = ReportServer(tmp_path, metrics, lambda: "the server is stopping")
+        collector = ReportCollector(tmp_path)
+        await reporter.start()
+        before = await collector.collect()
+        monkeypatch.setattr(metrics, "snapshot", None)
+        health = await MonitoringPages(collector.collect).by_path["/readyz"]()
+        await reporter.close()
+        return before, health, await collector.collect()
+
+    before, health, after = asyncio.run(main())
+    assert (health.status, health.body) == (503, "the server is stopping\n")
+    for status in (before, after):
+        assert values(status.snapshot())["enqueued"] == {("pins",): 3}
 
 
 def test_one_process_is_leader_and_another_takes_over(tmp_path, monkeypatch):
