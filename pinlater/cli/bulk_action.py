@@ -39,7 +39,7 @@ class BulkAction(NamedTuple):
     def confirm(self, number: str, selection: JobSelection, to: str = "") -> bool:
         """Ask the user to confirm; print that there are no jobs if ``number`` is empty."""
         level = "" if selection.job_filter.priority is None else f" of priority {selection.job_filter.priority}"
-        what = f"{selection.state.name} jobs{level} in {selection.queue}"
+        what = f"{selection.state.name} {'job' if number == '1' else 'jobs'}{level} in {selection.queue}"
         if not number:
             click.echo(f"there are no {what}{'' if selection.job_filter.is_for_server else ' that match'}", err=True)
             return False

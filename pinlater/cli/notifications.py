@@ -17,6 +17,7 @@ import click
 
 from pinlater.cli.metrics_page import checked_url, opener
 from pinlater.cli.output import visible
+from pinlater.model.plural import plural
 
 if TYPE_CHECKING:
     from pinlater.triage.alerts import Alert
@@ -55,7 +56,8 @@ class AlertSender:
         """Deliver alerts to the command and the webhook; report failures on stderr."""
         messages = [alert.to_json() for alert in alerts[:MOST_AT_ONCE]]
         if more := len(alerts) - len(messages):
-            messages.append({"event": "new", "key": "more", "text": f"{more} more findings; see pinlater doctor"})
+            text = f"{plural(more, 'more finding')}; see pinlater doctor"
+            messages.append({"event": "new", "key": "more", "text": text})
         if self._command:
             self._waiting += [("command", message) for message in messages]
         if self._webhook is not None:

@@ -147,6 +147,8 @@ def _print(waiting: Waiting, refused: list[RefusedRow]) -> None:
             ("refused", some_jobs(waiting.refused)),
         ]
     )
+    from pinlater.triage.texts import times  # here: few calls come to this
+
     for row in refused:
         again = f"again at {moment(row.retry_at_ms)}" if row.retry_at_ms else "being tried again"
-        click.echo(f"row {row.id} for queue {row.queue}, refused {row.refusals} times, {again}: {visible(row.error)}")
+        click.echo(f"row {row.id} for queue {row.queue}, refused {times(row.refusals)}, {again}: {visible(row.error)}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pinlater.cli.output import duration, left_out, visible
 from pinlater.cli.tables import Table
+from pinlater.model.plural import plural
 
 if TYPE_CHECKING:
     from pinlater.cli.snapshots import QueueSnapshot
@@ -194,7 +195,7 @@ class TopView:
         return table.lines([[column.text(now, self._before.get(now.queue)) for column in COLUMNS] for now in snapshots])
 
     def _head(self, chosen: int) -> str:
-        queues = f"{chosen} of {len(self._snapshots)} queues" if self._filter else f"{len(self._snapshots)} queues"
+        queues = f"{chosen} of " * bool(self._filter) + plural(len(self._snapshots), "queue")
         last = self._first + min(self._page, chosen - self._first)
         place = f", {self._first + 1} to {last}" if chosen > self._page else ""
         missing = f"; {left_out(self._missing)}" if self._missing and not self._message else ""

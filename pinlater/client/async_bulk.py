@@ -14,6 +14,7 @@ from pinlater.client.bulk import MAX_IN_FLIGHT
 from pinlater.client.retrying import is_retryable
 from pinlater.errors import CallError, CallTimeout, PinLaterError
 from pinlater.jobs.job import Job
+from pinlater.model.plural import plural
 from pinlater.protocol.operations import Call, Calls
 
 _Sent = tuple[Call[list[str]], asyncio.Future[Any] | None]
@@ -45,7 +46,7 @@ class AsyncBulkEnqueue:
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._drop_connection()
         if error is not None:
-            error.add_note(f"{self.stored} jobs were stored before this")
+            error.add_note(f"{plural(self.stored)} stored before this")
 
     async def send(self, batch: Batch) -> None:
         """Send a batch; while four answers are outstanding, wait for the oldest one first."""

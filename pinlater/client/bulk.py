@@ -11,6 +11,7 @@ from pinlater.client.connection import Connection
 from pinlater.client.pool import Pool
 from pinlater.client.retrying import is_retryable
 from pinlater.errors import CallError, CallTimeout, PinLaterError
+from pinlater.model.plural import plural
 from pinlater.protocol.idempotency import may_have_been_carried_out
 from pinlater.protocol.operations import Call, Calls
 
@@ -56,7 +57,7 @@ class BulkEnqueue:
         if self._connection is not None:
             self._pool.give_back(self._connection)
         if error is not None:
-            error.add_note(f"{self.stored} jobs were stored before this")
+            error.add_note(f"{plural(self.stored)} stored before this")
 
     def send(self, batch: Batch) -> None:
         """Send a batch; while four answers are outstanding, wait for the oldest one first."""

@@ -11,6 +11,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from pinlater.model.plural import plural
+
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _PLAIN_CONTROLS = frozenset("\n\t")
 NOTHING = "\u2013"
@@ -106,11 +108,6 @@ def size(count: float) -> str:
         if count >= unit:
             return f"{count / unit:,.1f} {name}"
     return plural(int(count), "byte")
-
-
-def plural(count: int, noun: str = "job") -> str:
-    """Format a number with its noun."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def shortened(text: str, most: int = 40) -> Markup | str:

@@ -23,6 +23,7 @@ from pinlater.jobs.settled import SettledErrors
 from pinlater.jobs.waiting import ENDLESS_MS, JobWaits
 from pinlater.model.body_metadata import BodyMetadata, call_name
 from pinlater.model.messages import MessageKind, MessageWait, Parent, ReceivedMessage
+from pinlater.model.plural import plural
 from pinlater.model.wait_records import CallRecord
 
 _PAGE = 1000
@@ -183,7 +184,7 @@ class ChildCalls:
             calls[use] = CallRecord(len(jobs), batch_size, fingerprint=found)
         record = calls[use]
         if record.count != len(jobs):
-            difference = f"{len(jobs)} jobs now, but {record.count} were called when the job came here first"
+            difference = f"{plural(len(jobs))} now, but of {record.count} when the job came here first"
         else:
             difference = call_difference(use, jobs, calls, found)
         if difference:

@@ -22,6 +22,7 @@ from pinlater.errors import (
     ServerError,
 )
 from pinlater.jobs.follow_ups import KEPT_MS
+from pinlater.model.plural import plural
 from pinlater.outbox.batch import Batch
 from pinlater.outbox.turn import Settlement
 from pinlater.protocol.repeating import never
@@ -109,8 +110,8 @@ class Delivery:
         self._is_server_suspect = False
         if batch.is_repeat and batch.age_seconds * 1000 > KEPT_MS:
             log.warning(
-                "%d jobs for queue %s were first sent more than a day ago, and nobody knows whether they arrived then: "
-                "they have been sent again, and may be stored twice", len(batch.ids), batch.queue,
+                "%s for queue %s first sent more than a day ago, and nobody knows whether that arrived then: "
+                "sent again, so it may be stored twice", plural(len(batch.ids)), batch.queue,
             )  # fmt: skip
 
     def _go_on_after(self, error: PinLaterError, batch: Batch, settlement: Settlement) -> bool:
@@ -151,6 +152,6 @@ class Delivery:
             return
         settlement.refused.append((batch, f"{type(error).__name__}: {error}"))
         log.error(
-            "%d jobs for queue %s cannot be delivered, rows %s; they are tried again later: %s",
-            len(batch.ids), batch.queue, ", ".join(map(str, batch.ids[:10])), error,
+            "%s for queue %s cannot be delivered, rows %s; tried again later: %s",
+            plural(len(batch.ids)), batch.queue, ", ".join(map(str, batch.ids[:10])), error,
         )  # fmt: skip

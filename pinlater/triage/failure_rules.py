@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 
 from pinlater.model.failure_groups import FailureGroup
+from pinlater.model.plural import plural
 from pinlater.triage.findings import Finding, Kind, Severity
 from pinlater.triage.readings import Flow, Readings
-from pinlater.triage.texts import jobs, share, shortened, span
+from pinlater.triage.texts import share, shortened, span
 from pinlater.triage.thresholds import Thresholds
 
 _CRASH = re.compile(r"crash #|crash \d")
@@ -31,7 +32,7 @@ def poison(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             Severity.CRITICAL,
             f"{group.queue} {group.job}",
             f"Jobs of queue {group.queue} kill their processes",
-            f"{jobs(group.jobs)} of {name} in queue {group.queue} killed the process that ran it, the last "
+            f"{plural(group.jobs)} of {name} in queue {group.queue} killed the process that ran it, the last "
             f"{_ago(group, readings)}: {shortened(group.example)}. A job is given up after three crashes.",
             "Look at how the processes ended: by a signal, or for lack of memory. Mend the class before you retry.",
             f"pinlater scan {group.queue} --state failed --error crash",
@@ -66,7 +67,7 @@ def retrying(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             Severity.CRITICAL if is_critical else Severity.WARNING,
             queue,
             f"Jobs of queue {queue} fail and are tried again",
-            f"{jobs(waiting)} of queue {queue} have failed and wait for another attempt, {most.retrying:,} of them "
+            f"{plural(waiting)} of queue {queue} have failed and wait for another attempt, {most.retrying:,} of them "
             f"with {_error(most)}, the last {_ago(most, readings)}.{others}",
             "See whether a service that they need is away. The jobs go on by themselves when it is back.",
             f"pinlater scan {queue} --retrying",
@@ -91,7 +92,7 @@ def failing(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
         ):
             continue
         then = "" if before is None else f"; in the hours before it was {share(before.failed_share)}"
-        lost = f" {jobs(flow.given_up)} failed for good." if flow.given_up else ""
+        lost = f" {plural(flow.given_up)} failed for good." if flow.given_up else ""
         finding = Finding(
             Kind.FAILING,
             Severity.CRITICAL if flow.failed_share >= thresholds.failed_critical_share else Severity.WARNING,
@@ -123,7 +124,7 @@ def given_up(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             Severity.WARNING,
             queue,
             f"Jobs of queue {queue} are given up",
-            f"{jobs(flow.given_up)} of queue {queue} failed for good within the last {span(flow.seconds)}. "
+            f"{plural(flow.given_up)} of queue {queue} failed for good within the last {span(flow.seconds)}. "
             "They are not tried again by themselves.",
             "Look at the errors, mend the cause, and retry the jobs.",
             f"pinlater retry-failed {queue} --newer-than 1h --dry-run",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from pinlater.model.plural import plural
 from pinlater.model.queues import QueueSettings
 from pinlater.model.silence import silent_since_ms
 from pinlater.model.workers import QueueLoad, WorkerReport
 from pinlater.triage.findings import Finding, Kind, Severity
 from pinlater.triage.readings import Readings
-from pinlater.triage.texts import jobs, share, shortened, span
+from pinlater.triage.texts import share, shortened, span
 from pinlater.triage.thresholds import Thresholds
 
 _FEW_JOBS = 10
@@ -32,7 +33,7 @@ def no_worker(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
         if readings.is_worked_on(queue):  # by clients that do not report
             continue
         waiting, before = _waiting(readings, queue), _started_before(readings, queue)
-        gone = f" It started {jobs(before)} within the last hours: the workers that did are gone." if before else ""
+        gone = f" It started {plural(before)} within the last hours: the workers that did are gone." if before else ""
         yield Finding(
             Kind.POOL_GONE if before else Kind.NO_WORKER,
             Severity.CRITICAL if waits >= _CRITICAL_WAIT_SECONDS else Severity.WARNING,
@@ -117,7 +118,7 @@ def backlog(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             queue,
             f"Queue {queue} is behind",
             f"{_waiting(readings, queue)} in queue {queue}, the first for {span(waits)}, although workers can run "
-            f"{jobs(slots)} of it at once.{goal}{f' Its limit is {limit}.' if limit else ''}"
+            f"{plural(slots)} of it at once.{goal}{f' Its limit is {limit}.' if limit else ''}"
             f"{_growth(readings, queue)}",
             "Raise the limit." if limit else "Start more workers, or see whether jobs take longer than before.",
             f"pinlater limit {queue}" if limit else f"pinlater workers --queue {queue}",
@@ -142,7 +143,7 @@ def key_held(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             Severity.NOTICE if is_usual else Severity.WARNING,
             hold.descriptor,
             f"A job of queue {queue} holds up others of its key",
-            f"Job {hold.descriptor} has been running for {span(seconds)}, and {jobs(hold.waiting)} of its key "
+            f"Job {hold.descriptor} has been running for {span(seconds)}, and {plural(hold.waiting)} of its key "
             f"{shortened(hold.key, 60)} {'waits' if hold.waiting == 1 else 'wait'} until it ends.{compared}",
             "That is usual. If the others cannot wait so long, divide such jobs, or let more of a key run at once "
             "(running_per_key)."
@@ -171,7 +172,7 @@ def key_flood(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             queue,
             f"One key floods queue {queue}",
             f"{sample.jobs:,} of {sample.sampled:,} waiting jobs that were looked at in queue {queue} have the key "
-            f"{key}; {jobs(waiting)} wait in all.",
+            f"{key}; {plural(waiting)} wait in all.",
             f"See what enqueues so many jobs with the key {key}; running_per_key of the class limits how many run.",
             f"pinlater scan {queue} --future",
             readings.oldest_due_ms.get(queue),
@@ -196,7 +197,7 @@ def class_flood(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]
             queue,
             f"One class floods queue {queue}",
             f"{sample.jobs:,} of {sample.sampled:,} waiting jobs that were looked at in queue {queue} are of class "
-            f"{name}, which usually has {share(sample.usual_share)} of its attempts; {jobs(sample.waiting)} wait in "
+            f"{name}, which usually has {share(sample.usual_share)} of its attempts; {plural(sample.waiting)} wait in "
             "all.",
             f"See what enqueues so many jobs of class {name}. Give it a queue of its own, or a lower priority; jobs "
             "with a key for each tenant can be told apart, and limited.",
@@ -231,7 +232,7 @@ def _targets(readings: Readings) -> dict[str, QueueLoad]:
 
 def _waiting(readings: Readings, queue: str) -> str:
     depth = readings.depths.get(queue)
-    return "Jobs wait" if depth is None else f"{jobs(depth.due)} {'waits' if depth.due == 1 else 'wait'}"
+    return "Jobs wait" if depth is None else f"{plural(depth.due)} {'waits' if depth.due == 1 else 'wait'}"
 
 
 def _started_before(readings: Readings, queue: str) -> int:

@@ -17,11 +17,6 @@ def span(seconds: float) -> str:
     return "1 second" if round(seconds) == 1 else f"{seconds:.0f} seconds"
 
 
-def jobs(count: int) -> str:
-    """Format a number of jobs."""
-    return "1 job" if count == 1 else f"{count:,} jobs"
-
-
 def times(count: int) -> str:
     """Format how often something happened."""
     return "once" if count == 1 else f"{count:,} times"

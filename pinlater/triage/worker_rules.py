@@ -12,11 +12,12 @@ from pinlater.client.unknown_classes import (
     unknown_classes,
 )
 from pinlater.model.class_name import NO_CLASS
+from pinlater.model.plural import plural
 from pinlater.model.silence import silent_since_ms
 from pinlater.model.workers import UnknownJobs, WorkerProcess, WorkerReport
 from pinlater.triage.findings import Finding, Kind, Severity
 from pinlater.triage.readings import Readings
-from pinlater.triage.texts import jobs, shortened, size, span, times
+from pinlater.triage.texts import shortened, size, span, times
 from pinlater.triage.thresholds import Thresholds
 
 
@@ -106,7 +107,7 @@ def worker_silent(readings: Readings, _: Thresholds) -> Iterator[Finding]:
         if not readings.is_silent(report) or not _concerns(report, readings):
             continue
         running = sum(len(process.jobs) for process in report.processes)
-        held = f" It ran {jobs(running)}, which go to others when their leases expire." if running else ""
+        held = f" What it ran, {plural(running)}, goes to others when the leases expire." if running else ""
         yield Finding(
             Kind.WORKER_SILENT,
             Severity.WARNING,
@@ -159,7 +160,7 @@ def memory_grows(readings: Readings, thresholds: Thresholds) -> Iterator[Finding
             report.id,
             f"Job processes on {_host(report)} keep growing",
             f"Process {most.pid} of worker {_name(report)} has grown from {size(start)} to {size(now)} while it ran "
-            f"{jobs(ended)}: about {size((now - start) / max(ended, 1))} a job, which looks like a leak.{others}",
+            f"{plural(ended)}: about {size((now - start) / max(ended, 1))} a job, which looks like a leak.{others}",
             f"On {_host(report)}, the command replaces all processes of the worker; no job is lost, running ones end "
             "first. Start it with --max-memory or --max-jobs, which replace processes in time, and find what its jobs "
             "keep.",

@@ -72,7 +72,7 @@ def test_no_job_has_two_holders_and_no_attempt_is_spent(proxies, server):
             done = list(client.scan_all(queue, JobState.SUCCEEDED))
             assert {job.attempts_remaining for job in done} == {done[0].attempts_allowed}, "no lease had to end"
     assert sum(proxy.lost for proxy in proxies) >= ROUNDS
-    assert "jobs whose dequeue was not answered" in server.log
+    assert "whose dequeue was not answered" in server.log
 
 
 def test_a_queue_is_locked_although_the_answer_was_lost(proxies):

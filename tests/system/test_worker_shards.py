@@ -117,7 +117,7 @@ def test_a_job_that_ends_while_its_shard_is_away_for_longer_than_its_lease_runs_
     away = trouble(two_shards[int(JobDescriptor.parse(job).shard) - 1])
     away.begin()
     (folder / "end").touch()
-    wait_for(lambda: "does not take the end of 1 jobs" in worker.log, 6 * SHORT_LEASE_SECONDS, lambda: worker.log)
+    wait_for(lambda: "does not take the end of 1 job " in worker.log, 6 * SHORT_LEASE_SECONDS, lambda: worker.log)
     assert "it is told again until the store is back" in worker.log
     away.end()
     wait_for(lambda: "pinlater_ill_shards 0" in server.page("/metrics")[1])
@@ -135,7 +135,7 @@ def test_a_job_whose_ack_is_late_is_acked_while_its_process_runs_another_one(sta
     away = two_shards[int(JobDescriptor.parse(job).shard) - 1]
     away.kill()
     (folder / "end").touch()
-    wait_for(lambda: "does not take the end of 1 jobs" in worker.log, 6 * SHORT_LEASE_SECONDS, lambda: worker.log)
+    wait_for(lambda: "does not take the end of 1 job " in worker.log, 6 * SHORT_LEASE_SECONDS, lambda: worker.log)
     other = put(client, "Until", "sleeps", name="long")
     wait_for(lambda: len(ran(folder)) == 3, what=lambda: worker.log)
     away.start()

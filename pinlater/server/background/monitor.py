@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from pinlater.errors import ServerError
 from pinlater.model.failure_groups import CLAIM_EXPIRED
+from pinlater.model.plural import plural
 from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.statistics_buffer import StatisticsBuffer
 from pinlater.server.background.stall_detector import GracePeriod, StallDetector
@@ -129,7 +130,7 @@ class Monitor:
             self._metrics.timeouts_done.add(queue, failed)
             self._metrics.jobs_given_up.add(queue, failed)
             self._statistics.add_failures(queue, CLAIM_EXPIRED.group, retried + failed)
-            log.warning("queue %s: claims expired; %d jobs will run again, %d have failed", queue, retried, failed)
+            log.warning("queue %s: claims expired; %s will run again, %d failed", queue, plural(retried), failed)
         return sum(retried + failed for _, retried, failed in expired)
 
     async def _collect(self, limit: int) -> int:

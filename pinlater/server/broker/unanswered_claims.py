@@ -9,6 +9,7 @@ from functools import partial
 from pinlater.errors import QueueNotFound, ServiceError
 from pinlater.model.attempts import DequeuedJob, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.plural import plural
 from pinlater.server.backends.records import Settled
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.retry_until_done import RetryQueue
@@ -35,7 +36,7 @@ class UnansweredClaims:
             try:
                 await work()
             except ServiceError as error:
-                log.warning("queue %s: %d jobs cannot be returned yet, retrying: %s", queue, len(claimed), error)
+                log.warning("queue %s: %s cannot be returned yet, retrying: %s", queue, plural(len(claimed)), error)
                 self._unfinished.add(work)
 
     async def _give_back(self, queue: str, claimed: Sequence[DequeuedJob], claim: str) -> None:

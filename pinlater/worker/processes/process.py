@@ -20,6 +20,7 @@ from pinlater.errors import CallError, ServerUnavailable, ServiceError
 from pinlater.jobs.body_codec import JobCodec
 from pinlater.jobs.body_schemas import bounded_classes
 from pinlater.jobs.loader import load_middleware
+from pinlater.model.plural import plural
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.burst import Burst
 from pinlater.worker.claim_table.snapshot import Identity
@@ -214,7 +215,7 @@ class JobProcess(ABC):
     def _shut_down(self) -> None:
         """Release unstarted jobs and ack the rest; the keeper recovers what fails."""
         if self._jobs_left == 0:
-            log.info("--max-jobs: ran %d jobs; a new process replaces this one", self._jobs_done)
+            log.info("--max-jobs: ran %s; a new process replaces this one", plural(self._jobs_done))
         self._fetcher.release_all()
         self._run_reporter.make_due()
         self._ack_buffer.flush()

@@ -128,7 +128,7 @@ class SoloProcess(JobProcess):
     def _count_jobs(self, jobs: int, seconds: float) -> None:
         self._fetcher.pace.record(jobs, seconds)
         self._jobs_done += jobs
-        self._child.status(f"{self._jobs_done} jobs done")
+        self._child.status(f"jobs done: {self._jobs_done}")
 
     @staticmethod
     def _can_wait(outcome: Outcome, batch: DequeuedBatch, position: int) -> bool:

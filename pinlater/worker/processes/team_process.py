@@ -141,7 +141,7 @@ class TeamProcess(JobProcess):
             is_changed = True
         if not is_changed:
             return
-        self._child.status(f"{self._jobs_done} jobs done")
+        self._child.status(f"jobs done: {self._jobs_done}")
         if self._burst is not None:
             self._burst.record_work_end()
 

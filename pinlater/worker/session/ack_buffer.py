@@ -23,6 +23,7 @@ from pinlater.errors import (
     ServiceError,
 )
 from pinlater.model.class_name import name_in
+from pinlater.model.plural import plural
 from pinlater.model.statistics import RunStatistics
 from pinlater.protocol.conversion.acks import acks_struct
 from pinlater.protocol.messages import PinLaterJobAckRequest
@@ -253,8 +254,8 @@ class AckBuffer:
         is_away = isinstance(error, STORE_OUT_OF_REACH)
         further = "; it is told again until the store is back" if is_away else ""
         log.error(
-            "the server does not take the end of %d jobs of queue %s%s: %s",
-            len(queue_acks),
+            "the server does not take the end of %s of queue %s%s: %s",
+            plural(len(queue_acks)),
             queue_acks.queue,
             further,
             error,

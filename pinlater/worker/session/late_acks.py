@@ -17,6 +17,7 @@ from typing import Any
 
 from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.errors import CallError, CallUnsendable
+from pinlater.model.plural import plural
 from pinlater.protocol.operations import Call
 from pinlater.worker.claim_table.counters import UNACKED, CountEvent
 from pinlater.worker.session.pipeline import Pipeline
@@ -116,11 +117,11 @@ class LateAcks:
             self._give_up(late, str(reply))
         else:
             self._drop(late)
-            log.info("the store has taken the end of %d jobs of queue %s", late.jobs, late.queue)
+            log.info("the store has taken the end of %s of queue %s", plural(late.jobs), late.queue)
 
     def _give_up(self, late: _LateCall, why: str) -> None:
         self._drop(late)
-        log.error("the end of %d jobs of queue %s is lost: %s", late.jobs, late.queue, why)
+        log.error("the end of %s of queue %s is lost: %s", plural(late.jobs), late.queue, why)
         self._count(late.queue, UNACKED, late.jobs)
 
     def _drop(self, late: _LateCall) -> None:

@@ -106,10 +106,12 @@ def test_delete_jobs_counts_and_asks(tool_run, server, monkeypatch, answer, stat
 
 
 def test_the_question_of_a_move_names_both_queues(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    monkeypatch.setattr(sys, "stdin", Terminal("y\nn\n"))
     wanted = JobSelection("email", JobState.FAILED, Filter())
     assert BulkAction("move", "moving", "moved").confirm("3", wanted, "email_big")
     assert "Move 3 FAILED jobs in email to email_big?" in capsys.readouterr().err
+    assert BulkAction("move", "moving", "moved").confirm("1", wanted, "email_big") is False
+    assert "Move 1 FAILED job in email to email_big?" in capsys.readouterr().err
 
 
 def test_delete_jobs_with_yes_does_not_ask(tool_run, server):

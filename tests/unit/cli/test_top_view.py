@@ -40,6 +40,8 @@ def test_a_shard_whose_jobs_are_left_out_is_named_above_the_table(view):
     assert view.lines(120, 40)[0].endswith("2 queues; shard 2 does not answer: its jobs are left out")
     view.show([snapshot("q0"), snapshot("q1")])
     assert view.lines(120, 40)[0].endswith("2 queues")
+    view.show([snapshot("q0")])
+    assert view.lines(120, 40)[0].endswith("  1 queue")
 
 
 def test_any_column_can_be_sorted_by_in_both_directions(view):

@@ -67,7 +67,7 @@ def test_a_failure_in_the_middle_loses_nothing(serve, failure, connect):
         if isinstance(failure, bytes):  # not our protocol: not repeated
             with pytest.raises(Exception, match="not a Thrift message") as caught:
                 client.enqueue_many((Ping(number=number) for number in range(100)), batch_size=10)
-            assert "30 jobs were stored" in caught.value.__notes__[0]
+            assert "30 jobs stored" in caught.value.__notes__[0]
             return
         assert client.enqueue_many((Ping(number=number) for number in range(100)), batch_size=10) == 100
     assert set(bodies(server)) == set(expected_bodies(100))
@@ -92,7 +92,7 @@ def test_a_refused_batch_ends_it_and_says_how_many_were_stored(serve, connect):
     with connect(server) as client:
         with pytest.raises(QueueNotFound) as caught:
             client.enqueue_many((Ping(number=number) for number in range(100)), batch_size=10)
-        assert caught.value.__notes__ == ["20 jobs were stored before this"]
+        assert caught.value.__notes__ == ["20 jobs stored before this"]
         assert client.enqueue(Ping()).descriptor == "pings:s1:p1:0"
 
 
@@ -105,4 +105,4 @@ def test_an_error_of_the_iterable_passes_through_and_says_how_many_were_stored(s
     with client_of(serve(stored)) as client, pytest.raises(KeyError, match="theirs") as caught:
         client.enqueue_many(jobs(), batch_size=10)
     [note] = caught.value.__notes__
-    assert note in {f"{stored} jobs were stored before this" for stored in (30, 40, 50, 60, 70)}, "4 are in flight"
+    assert note in {f"{stored} jobs stored before this" for stored in (30, 40, 50, 60, 70)}, "4 are in flight"

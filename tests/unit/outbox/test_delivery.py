@@ -68,7 +68,7 @@ def test_a_job_that_is_refused_alone_is_left_aside_and_the_others_go_on(caplog):
     settlement = Delivery(servers).deliver(batches)
     assert settlement.refused == [(batches[0], "EnqueueRejected: the key is too long")]
     assert settlement.delivered == [batches[1]]
-    assert "1 jobs for queue mail cannot be delivered, rows 1" in caplog.text
+    assert "1 job for queue mail cannot be delivered, rows 1" in caplog.text
 
 
 def test_a_queue_that_is_not_there_leaves_the_whole_batch_aside():

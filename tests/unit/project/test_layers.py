@@ -31,7 +31,7 @@ LAYERS = [
     ("pinlater.tracing", "errors jobs model"),
     ("pinlater.protocol", "errors model"),
     ("pinlater.client", "errors jobs logs model protocol tracing"),
-    ("pinlater.outbox", "client errors jobs protocol"),
+    ("pinlater.outbox", "client errors jobs model protocol"),
     ("pinlater.triage", "client errors model"),
     ("pinlater.cli", "client durations environment errors jobs logs model outbox triage"),
     ("pinlater.dashboard", "client errors model triage"),

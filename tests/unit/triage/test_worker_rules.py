@@ -74,7 +74,7 @@ def test_the_connection_of_a_worker_ends():
 def test_a_worker_falls_silent():
     busy = process(jobs=[RunningJob("email:s1:p1:1", NOW_MS)])
     [finding] = found(worker_silent, readings(workers=[worker(busy, silent=20)]))
-    assert "The worker web1 7 has not reported for 20 seconds. It ran 1 job" in finding.sentence
+    assert "The worker web1 7 has not reported for 20 seconds. What it ran, 1 job, goes to others" in finding.sentence
     assert found(worker_silent, readings(workers=[worker(busy, silent=6)])) == []
     assert found(worker_silent, readings("sms", workers=[worker(busy, silent=20)])) == [], "of another queue"
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from pinlater.model.plural import plural
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.failure_groups import put_in
 from pinlater.server.backends.mysql.linked_changes import see_to_links
@@ -59,6 +60,6 @@ class MysqlOrphanedClaims:
 
         released = await self._database.change(change, is_repeatable=True)
         if released:
-            log.warning("queue %s: released %d jobs whose dequeue was not answered", queue.name, released)
+            log.warning("queue %s: released %s whose dequeue was not answered", queue.name, plural(released))
             self._on_commit(CommitStats(1, time.perf_counter() - began, claims_undone=released))
         self._on_release(queue)

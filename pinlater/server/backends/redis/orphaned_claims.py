@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from pinlater.errors import QueueNotFound, ServiceError
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.plural import plural
 from pinlater.server.backends.records import Claim, CommitStats
 from pinlater.server.backends.redis.lifecycle import pack_ids, release
 from pinlater.server.backends.redis.script_calls import ScriptRunner
@@ -85,7 +86,7 @@ class RedisOrphanedClaims:
                 spared = self._spared[queue, claim]
                 released = await release(self._scripts, queue, by="claim", which=claim, spared=spared)
             if released:
-                log.warning("queue %s: released %d jobs whose dequeue was not answered", queue, released)
+                log.warning("queue %s: released %s whose dequeue was not answered", queue, plural(released))
                 self._on_commit(CommitStats(1, time.monotonic() - began, claims_undone=released))
                 self._on_release(queue)
             self._releases_left[queue, claim] -= 1

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pinlater.errors import ServiceError, ShardConnectionFailed
 from pinlater.model.attempts import DequeuedJob
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.plural import plural
 from pinlater.server.backends.answers import end_of_answer
 from pinlater.server.backends.records import Claim, Dequeued, covered
 from pinlater.server.backends.sharded import fan_out
@@ -98,9 +99,9 @@ class ShardClaimer:
         if queue not in self._on_hold:
             self._on_hold.add(queue)
             log.warning(
-                "queue %s may run %d jobs at once, and hands out none until all shards tell how many run: %s",
+                "queue %s may run %s at once, and hands out none until all shards tell how many run: %s",
                 queue,
-                max_running,
+                plural(max_running),
                 error,
             )
 

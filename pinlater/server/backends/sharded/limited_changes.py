@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from pinlater.errors import QueueNotFound, ServiceError, ShardConnectionFailed
+from pinlater.model.plural import plural
 from pinlater.server.backends.records import Once
 from pinlater.server.backends.sharded.fan_out import ask_in_turn
 from pinlater.server.backends.sharded.partial_failure import partial_failure
@@ -54,7 +55,7 @@ async def up_to(registry: ShardRegistry, which: LimitedChange, change: Change) -
         except ServiceError as error:
             if left == which.limit:
                 raise
-            raise partial_failure(error, f"{which.limit - left} jobs were changed on other shards") from error
+            raise partial_failure(error, f"{plural(which.limit - left)} changed on other shards") from error
     return which.limit - left
 
 

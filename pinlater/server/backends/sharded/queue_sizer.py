@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pinlater.errors import ServiceError
+from pinlater.model.plural import plural
 from pinlater.model.queues import FOLLOWS_LOAD, QueueChange, QueueSettings
 from pinlater.model.statistics import MINUTE, StatisticsKind
 from pinlater.server.backends.sharded import limits, statistics
@@ -173,12 +174,12 @@ class QueueSizer:
         try:
             await limits.change_everywhere(self._group, queue, QueueChange(shards_by_load=wanted))
         except ServiceError as error:
-            log.debug("queue %s is not to use %d shards on all of them yet: %s", queue, wanted, error)
+            log.debug("queue %s is not to use %s on all of them yet: %s", queue, plural(wanted, "shard"), error)
             return
         log.info(
-            "queue %s: new jobs go to %d shards, not %s, for up to %.0f jobs/s, the oldest due %.1f s ago",
+            "queue %s: new jobs go to %s, not %s, for up to %.0f jobs/s, the oldest due %.1f s ago",
             queue,
-            wanted,
+            plural(wanted, "shard"),
             "all" if present is None else present,
             load.jobs_per_second,
             load.behind_seconds,

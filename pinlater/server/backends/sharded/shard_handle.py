@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 from pinlater.errors import ServiceError, ShardConnectionFailed
+from pinlater.model.plural import plural
 from pinlater.server.backends.sharded.health import Health
 from pinlater.server.backends.sharded.shard import Shard, ShardFull, ShardSpec, ShardUnreachable
 from pinlater.server.metrics.shard_state import ShardState
@@ -157,7 +158,7 @@ class ShardHandle:
                     await self._on_idle.wait()
                     self._on_idle.clear()
         except TimeoutError:
-            log.warning("shard %s is closed although %d calls are under way", self.name, self._calls)
+            log.warning("shard %s is closed with %s under way", self.name, plural(self._calls, "call"))
         await self.close()
 
     async def close(self) -> None:

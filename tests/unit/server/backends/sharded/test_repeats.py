@@ -7,6 +7,7 @@ import pytest
 from pinlater.errors import NoHealthyShards, ShardConnectionFailed, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import JobKey
+from pinlater.model.plural import plural
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sharded import ShardUnreachable
 from tests.support.bench import new_job
@@ -230,7 +231,7 @@ def test_a_retry_that_a_later_shard_refuses_says_what_was_done(bench, monkeypatc
             with pytest.raises(UnknownError) as refused:
                 bench.retry_failed_jobs("q", 1, 1, None, 100, once=new_key())
         moved = before - sum(shard.failed for shard in bench.shards.values())
-        assert str(refused.value).startswith(f"{moved} jobs were changed on other shards") == bool(moved)
+        assert str(refused.value).startswith(f"{plural(moved)} changed on other shards") == bool(moved)
         set_all(bench, failed=3)
 
 
