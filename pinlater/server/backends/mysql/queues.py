@@ -101,12 +101,12 @@ class MysqlQueues:
             rows = await transaction.rows("locked_settings_of_queue", name=name)
             if not rows:
                 raise queue_not_found(name)
-            settings = changes.applied_to(QueueSettings(*rows[0]))
+            settings = changes.applied_to(_settings(rows[0]))
             await transaction.run_and_commit(
                 transaction.bind(
                     "change_queue_settings",
                     name=name,
-                    is_paused=bool(settings.is_paused),
+                    is_paused=settings.is_paused,
                     jobs_per_second=settings.jobs_per_second,
                     max_running=settings.max_running,
                     shards=settings.shards,
