@@ -11,6 +11,7 @@ from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import group_json, moment, print_json, visible
 from pinlater.cli.suggestions import refuse_missing
 from pinlater.cli.tables import Table
+from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
     from pinlater.model.failure_groups import FailureGroup
@@ -42,11 +43,14 @@ def failing(session: Session, /, *, queues: tuple[str, ...], job: str | None, li
     Without QUEUES, it shows all queues. GIVEN UP is the number of failed jobs, RETRYING the number of jobs that wait
     for another attempt. Both are counted up to 10,000 on each shard. FIRST and LAST tell when the error was first and
     last seen. In ERROR, # stands for parts that vary. To list or change the jobs of one GROUP, use --group of scan,
-    retry-failed, delete-jobs, move-jobs or cancel-jobs.
+    retry-failed, delete-jobs, move-jobs or cancel-jobs. If a shard of the store does not answer, a message and the exit
+    status 69 say that its jobs are left out.
     """
     with session.client() as client:
         refuse_missing(client, queues)
         found = client.failure_groups(queues, limit=_MOST_READ if job else limit)
+        for queue in sorted(queues or client.queue_names())[:1]:
+            client.count(queue, JobState.IN_PROGRESS)  # says which shards do not answer; the groups do not
     groups = [group for group in found if job in {None, group.job}][:limit]
     if session.as_json:
         print_json([_json(group) for group in groups])

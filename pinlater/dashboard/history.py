@@ -97,6 +97,11 @@ class History:
         """Whether no other server uses the store."""
         return self._last is not None and self._last[1].is_one_file
 
+    @property
+    def silent_shards(self) -> list[str]:
+        """Names of the shards that do not answer."""
+        return [] if self._last is None else [shard.name for shard in self._last[1].shards if shard.unhealthy_in]
+
     async def run(self) -> None:
         """Take samples until cancelled; an unreachable server leaves a gap."""
         pause = PERIOD_SECONDS / 2

@@ -21,6 +21,7 @@ from pinlater.dashboard.forms import KEY_FIELD
 from pinlater.dashboard.navigation import NAVIGATION, PAGE_KEYS, ROW_KEYS
 from pinlater.dashboard.privacy import may_search
 from pinlater.dashboard.sessions import Role
+from pinlater.model.plural import plural
 
 SESSION_HEADER = "PinLater-Page"
 """Tells a page that refreshes itself that its session has changed, which makes its forms invalid."""
@@ -42,7 +43,7 @@ _environment.filters.update(
     moment=formatting.moment,
     due_ms=due_ms,
     size=formatting.size,
-    plural=formatting.plural,
+    plural=plural,
     shortened=formatting.shortened,
     spark=formatting.sparkline,
     dedent=textwrap.dedent,
@@ -85,7 +86,7 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
         can_change=session is not None and session.role is Role.ADMIN,
         can_search=may_search(session, options),
         options=options,
-        missing_shards=app.counts.missing_shards,
+        missing_shards=app.counts.missing_shards or app.history.silent_shards,
         **values,
     )
     return HTMLResponse(html.encode("utf-8", "replace"), status, {SESSION_HEADER: mark})

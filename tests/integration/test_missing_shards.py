@@ -87,6 +87,12 @@ def test_the_command_line_warns_and_ends_with_a_status_of_its_own(server, words)
     assert err == "pinlater: shard 2 does not answer: its jobs are left out\n"
 
 
+@pytest.mark.parametrize("queues", [(), (QUEUE,)])
+def test_a_list_of_failures_says_that_those_of_a_shard_are_left_out(server, queues):
+    status, _, err = run_tool("failing", *queues, "--server", server.address)
+    assert (status, "pinlater: shard 2 does not answer: its jobs are left out\n" in err) == (69, True)
+
+
 def test_counts_in_json_name_it(server):
     _, out, _ = run_tool("count", QUEUE, "--json", "--server", server.address)
     assert json.loads(out)["missing_shards"] == ["2"]
@@ -123,5 +129,5 @@ def test_metrics_go_on_with_the_other_shards(server, client):
 
 def test_the_dashboard_says_so_where_it_shows_counts(server):
     with dashboard(server.address) as browser:
-        for path in (f"/queues/{QUEUE}", f"/jobs?queue={QUEUE}", "/"):
+        for path in (f"/queues/{QUEUE}", f"/jobs?queue={QUEUE}", "/", "/failing"):
             assert "Shard 2 does not answer." in browser.get(path).text
