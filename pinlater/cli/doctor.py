@@ -112,8 +112,9 @@ def doctor(
     be intended.
 
     With --every, it keeps checking. It prints a finding when it is new, when it gets worse, once an hour while it
-    lasts, and when it is gone. A finding is gone when two checks in a row have looked for it and not found it. What
-    cannot be read goes to stderr, once.
+    lasts, and when it is gone. A finding is gone when two checks in a row have looked for it and not found it. That one
+    of several servers does not answer, or is not ready, is printed when two checks in a row have found it, since the
+    server may be restarting. What cannot be read goes to stderr, once.
 
     Exit status: 0 nothing is wrong; 1 there is a finding of --level or worse; 69 no server answers, or no metrics can
     be read at the address of --admin. With --every: 0 after SIGTERM.

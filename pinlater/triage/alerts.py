@@ -16,6 +16,9 @@ _GONE_AFTER = 2
 """Number of checks in a row that must miss a finding before it is over: many come and go with the load. Checks that
 could not look for its kind do not count."""
 
+_PASSING = frozenset({Kind.ONE_SERVER_AWAY, Kind.SERVER_NOT_READY})
+"""Kinds that a server's restart brings about for a moment: reported when two checks in a row have found them."""
+
 
 class Event(StrEnum):
     """What happened to a finding."""
@@ -83,6 +86,7 @@ class AlertBook:
     def __init__(self, least: Severity = Severity.WARNING) -> None:
         self._least = least
         self._known: dict[tuple[str, str], _ToldFinding] = {}
+        self._passing: set[tuple[str, str]] = set()  # found by the last check
 
     def update(self, findings: Iterable[Finding], now: float, unchecked: Collection[Kind] = ()) -> list[Alert]:
         """Return the alerts due after a check.
@@ -93,7 +97,10 @@ class AlertBook:
             unchecked: kinds of findings that the check could not look for.
         """
         found = {finding.key: finding for finding in findings if finding.severity.is_at_least(self._least)}
-        return [*self._present(found, now), *self._gone(found, unchecked)]
+        passing = {key for key, finding in found.items() if finding.kind in _PASSING}
+        doubtful, self._passing = passing - self._passing - self._known.keys(), passing
+        certain = {key: finding for key, finding in found.items() if key not in doubtful}
+        return [*self._present(certain, now), *self._gone(found, unchecked)]
 
     def _present(self, found: dict[tuple[str, str], Finding], now: float) -> Iterable[Alert]:
         for key, finding in found.items():

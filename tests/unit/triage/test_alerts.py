@@ -31,6 +31,17 @@ def test_a_finding_is_over_when_two_looks_miss_it():
     assert told(book, finding(), now=180) == [("new", "email")]
 
 
+def test_a_server_that_restarts_is_not_told():
+    book = AlertBook()
+    away = [finding(kind=kind) for kind in (Kind.ONE_SERVER_AWAY, Kind.SERVER_NOT_READY)]
+    for now in (0.0, 60.0, 120.0):
+        assert told(book, *away, now=now) == told(book, now=now + 30) == []
+    assert told(book, *away, now=180) == []
+    assert told(book, *away, now=210) == [("new", "email")] * 2
+    assert told(book, now=240) == told(book, *away, now=270) == told(book, now=300) == []
+    assert told(book, now=330) == [("gone", "email")] * 2
+
+
 def test_a_finding_is_not_over_while_it_cannot_be_checked():
     book = AlertBook()
     told(book, finding(), finding(kind=Kind.STORE_FULL))
