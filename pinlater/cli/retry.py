@@ -54,6 +54,9 @@ def retry_failed(
     Retries all failed jobs of all priorities, unless limited by --priority, --limit or a filter. With a filter, the
     tool reads and filters the jobs first. ^C stops after the current batch and prints how many jobs were retried.
 
+    A job that has undone its steps fails again, unless it catches SagaUndone: enqueue a new one instead. One that could
+    not undo all of them goes on to undo the rest.
+
     For single jobs, see "pinlater retry".
     """
     run_after_ms = None if delay is None else int((time.time() + delay) * 1000)
