@@ -66,9 +66,9 @@ async def read_snapshots(client: AsyncClient, names: Sequence[str]) -> list[Queu
         settings = {}
     queues = names or sorted(await client.queue_names())
     oldest, has_retrying = await _oldest_due(client, names), await _knows_retrying(client, names)
-    snapshots = await asyncio.gather(
-        *(_read_snapshot(client, queue, settings.get(queue), oldest, has_retrying=has_retrying) for queue in queues)
-    )
+    snapshots = [  # one after the other: calls of hundreds of queues would wait for connections, and time out
+        await _read_snapshot(client, queue, settings.get(queue), oldest, has_retrying=has_retrying) for queue in queues
+    ]
     return [snapshot for snapshot in snapshots if snapshot is not None]
 
 

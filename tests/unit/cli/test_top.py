@@ -1,8 +1,11 @@
 """``pinlater top``, as far as it does not take a real server."""
 
+import asyncio
 import gc
 import json
 
+from pinlater.cli import command
+from pinlater.cli.snapshots import read_snapshots
 from pinlater.errors import QueueNotFound
 from tests.unit.cli.answers import dequeued
 
@@ -34,3 +37,38 @@ def test_a_queue_that_does_not_exist_is_one_line(tool_run, server, caplog):
     gc.collect()  # then Python tells of errors that nobody has seen
     assert (status, out, err.count("\n"), caplog.text) == (1, "", 1, "")
     assert "there is no queue 'email'" in err
+
+
+class BusyClient:
+    """Notes how many counts it is asked for at the same time."""
+
+    def __init__(self, queues):
+        self.queues = queues
+        self.running = self.most = self.counted = 0
+
+    async def count(self, *_, **__):
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await asyncio.sleep(0)
+        self.running -= 1
+        self.counted += 1
+        return 0
+
+    async def queue_names(self):
+        return self.queues
+
+    async def queue_settings(self):
+        return {}
+
+    async def oldest_due(self, _):
+        return {}
+
+    async def failure_groups(self, _, limit):
+        return []
+
+
+def test_no_call_waits_for_a_connection_however_many_queues_there_are():
+    client = BusyClient({f"q{number}" for number in range(100)})
+    assert len(asyncio.run(read_snapshots(client, []))) == 100
+    assert client.counted == 600
+    assert client.most <= command._CONNECTIONS
