@@ -123,6 +123,7 @@ class WorkerReport(NamedTuple):
         lost_ms: when its connection broke without a last report, epoch milliseconds by the store's clock; else None.
         unfitting: jobs that it gets but cannot continue, since their recorded steps do not fit its code.
         queueless: jobs that it gets but that wait, since they enqueue others in a queue that does not exist.
+        cannot_start: whether its latest process could not start, as after a reload of code that cannot be loaded.
     """
 
     id: str
@@ -141,6 +142,7 @@ class WorkerReport(NamedTuple):
     lost_ms: int | None = None
     unfitting: Sequence[UnknownJobs] = ()
     queueless: Sequence[UnknownJobs] = ()
+    cannot_start: bool = False
 
     @property
     def clock_ahead_ms(self) -> int | None:

@@ -408,6 +408,7 @@ class PinLaterWorker(Payload):
     lostAtTimestampMillis: int | None = field(14, I64, default=None)
     unfittingJobs: list[PinLaterUnknownJobs] | None = field(15, (LIST, (STRUCT, PinLaterUnknownJobs)), default=None)
     queuelessJobs: list[PinLaterUnknownJobs] | None = field(16, (LIST, (STRUCT, PinLaterUnknownJobs)), default=None)
+    cannotStart: bool | None = field(17, BOOL, default=None)
 
 
 @payload

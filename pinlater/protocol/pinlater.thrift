@@ -543,6 +543,8 @@ struct PinLaterWorker {
   15: optional list<PinLaterUnknownJobs> unfittingJobs,
   // They enqueue others in a queue that does not exist.
   16: optional list<PinLaterUnknownJobs> queuelessJobs,
+  // Its latest process could not start, as after a reload of code that cannot be loaded; those from before may run on.
+  17: optional bool cannotStart,
 }
 
 // Addition: asks for the failure groups of some queues.

@@ -49,6 +49,7 @@ class Kind(StrEnum):
     BACKLOG = "backlog"
     PERIODIC_FAILED = "periodic_failed"
     PERIODIC_LATE = "periodic_late"
+    CANNOT_START = "cannot_start"
     WORKER_SILENT = "worker_silent"
     MEMORY_GROWS = "memory_grows"
     CLOCK_OFF = "clock_off"

@@ -34,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     queue_rules.backlog,
     periodic_rules.periodic_failed,
     periodic_rules.periodic_late,
+    worker_rules.cannot_start,
     worker_rules.worker_silent,
     worker_rules.memory_grows,
     worker_rules.clock_off,

@@ -101,6 +101,25 @@ def missing_queue(readings: Readings, _: Thresholds) -> Iterator[Finding]:
         )
 
 
+def cannot_start(readings: Readings, _: Thresholds) -> Iterator[Finding]:
+    """Find workers whose new processes cannot start, as after a reload of code that cannot be loaded."""
+    for report in readings.reports:
+        if not report.cannot_start or readings.is_silent(report) or not _concerns(report, readings):
+            continue
+        yield Finding(
+            Kind.CANNOT_START,
+            Severity.WARNING,
+            report.id,
+            f"A worker on {_host(report)} cannot start processes",
+            f"New processes of the worker {_name(report)} cannot start; those from before go on with their code. "
+            "Its log says why: a module that cannot be loaded, for instance.",
+            "Deploy code that can be loaded, which pinlater-worker --check tries out. The worker tries again, at once "
+            "on HUP.",
+            f"kill -HUP {report.pid}" if report.pid else "",
+            worker=report.id,
+        )
+
+
 def worker_silent(readings: Readings, _: Thresholds) -> Iterator[Finding]:
     """Find workers that have stopped reporting without saying that they end."""
     for report in readings.reports:

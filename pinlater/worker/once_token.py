@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 from contextlib import suppress
 
 
@@ -15,6 +16,13 @@ class OnceToken:
         os.set_blocking(self._writer, False)
         self.restore()
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether a process has acquired it since it was last available."""
+        poll = select.poll()
+        poll.register(self._reader, select.POLLIN)
+        return not poll.poll(0)
+
     def acquire(self) -> bool:
         """Return True for the first caller among all processes."""
         try:
@@ -24,6 +32,6 @@ class OnceToken:
 
     def restore(self) -> None:
         """Make the token available again."""
-        self.acquire()
-        with suppress(OSError):
-            os.write(self._writer, b"1")
+        if self.is_taken:
+            with suppress(OSError):
+                os.write(self._writer, b"1")

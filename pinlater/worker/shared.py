@@ -27,7 +27,7 @@ class Shared:
         exit_queue: exits of job processes that the keeper has not handled.
         counters: counters of finished jobs.
         row_numbers: pool of job processes -> its rows of the claim table; each pool counts its processes from 0.
-        error_token: lets one process report why none can start.
+        error_token: lets one process report why none can start; taken while that is so.
         banner_token: lets one process log what this worker does.
         stopping: set when the worker begins to stop.
         origin: identity of this worker.

@@ -169,10 +169,15 @@ def test_a_reload_loads_the_code_anew(start, client, folder):
 def test_a_reload_into_broken_code_leaves_the_old_one_running(start, client, folder):
     worker = start("--processes", 1)
     worker.await_log("1 process for queue")
+    code = (folder / "jobs.py").read_text()
     (folder / "jobs.py").write_text("import nothing_of_that_name\n")
     worker.send(signal.SIGHUP)
     worker.await_log("cannot load jobs")
     await_state(client, put(client, "Touch", "touch", number=1), JobState.SUCCEEDED)
+    wait_for(lambda: [report.cannot_start for report in client.workers()] == [True])
+    (folder / "jobs.py").write_text(code)
+    worker.send(signal.SIGHUP)
+    wait_for(lambda: [report.cannot_start for report in client.workers()] == [False])
     assert worker.stop() == 0
 
 

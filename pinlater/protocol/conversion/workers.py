@@ -25,6 +25,7 @@ WORKER = RecordMap(
         "lostAtTimestampMillis": ANSWERED,
         "unfittingJobs": _UNKNOWN.rare,
         "queuelessJobs": _UNKNOWN.rare,
+        "cannotStart": RARE,
     },
 )
 

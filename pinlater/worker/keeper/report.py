@@ -53,6 +53,7 @@ def build_report(
         classes=shared.class_page.read(),
         unfitting=unfitting,
         queueless=queueless,
+        cannot_start=shared.error_token.is_taken,
     )
 
 

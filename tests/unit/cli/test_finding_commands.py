@@ -38,7 +38,7 @@ EVERYTHING = readings(
         worker(process(queues=["served"], memory_bytes=900 * MIB, memory_at_start_bytes=90 * MIB, ended=99), host="a"),
         worker(process(queues=["lost"]), host="b", silent=20, unknown=[UnknownJobs("served", "New", 3, NOW_MS)]),
         worker(host="c", sent_ms=NOW_MS + 60_000, unfitting=[UnknownJobs("served", "Order", 3, NOW_MS, 1)]),
-        worker(host="d", queueless=[UnknownJobs("served", "Follows", 3, NOW_MS)]),
+        worker(host="d", cannot_start=True, queueless=[UnknownJobs("served", "Follows", 3, NOW_MS)]),
     ],
     keys={"served": KeySample("a", 200, 200, 5000)},
     holds={"served": KeyHold("served:s1:p1:7", "a", 1, 3)},

@@ -260,9 +260,8 @@ def test_ids_of_failure_groups_are_texts_in_json(tool_run, server):
     """JavaScript and jq 1.6 round numbers of this size, and then name another group."""
     job, group = info("a"), 7_850_631_998_198_132_771
     job.failureGroup = group
-    server.answer = lambda call: (
-        {"a": job} if call.method == "lookupJobs" else [messages.PinLaterFailureGroup("email", group)]
-    )
+    answers = {"lookupJobs": {"a": job}, "getFailureGroups": [messages.PinLaterFailureGroup("email", group)]}
+    server.answer = lambda call: (answers | {"getQueueNames": {"email"}, "getJobCount": 0})[call.method]
     assert json.loads(tool_run("lookup", "a", "--json")[1])["failure_group"] == str(group)
     assert json.loads(tool_run("failing", "--json")[1])[0]["group"] == str(group)
 

@@ -362,7 +362,7 @@ def test_other_jobs_than_before_are_no_answer_to_the_same_call():
     context = FakeContext(results={})
     with pytest.raises(JobSleeps):
         Album(photos=[1, 2]).run(context)
-    with pytest.raises(StepMismatch, match="of 3 jobs now, but 2 were called"):
+    with pytest.raises(StepMismatch, match="of 3 jobs now, but of 2 when"):
         Album(photos=[1, 2, 3]).run(FakeContext(previous=context))
 
 

@@ -5,6 +5,7 @@ import pytest
 from pinlater.model.class_name import NO_CLASS
 from pinlater.model.workers import RunningJob, UnknownJobs
 from pinlater.triage.worker_rules import (
+    cannot_start,
     clock_off,
     memory_grows,
     missing_queue,
@@ -77,6 +78,13 @@ def test_a_worker_falls_silent():
     assert "The worker web1 7 has not reported for 20 seconds. What it ran, 1 job, goes to others" in finding.sentence
     assert found(worker_silent, readings(workers=[worker(busy, silent=6)])) == []
     assert found(worker_silent, readings("sms", workers=[worker(busy, silent=20)])) == [], "of another queue"
+
+
+def test_a_worker_that_keeps_old_code_since_the_new_one_cannot_be_loaded():
+    [finding] = found(cannot_start, readings(workers=[worker(cannot_start=True), worker(host="web2")]))
+    assert (finding.severity, finding.worker, finding.command) == ("warning", "web1:7", "kill -HUP 7")
+    assert finding.sentence.startswith("New processes of the worker web1 7 cannot start; those from before go on")
+    assert found(cannot_start, readings(workers=[worker(cannot_start=True, silent=20)])) == []
 
 
 @pytest.mark.parametrize(("ahead", "severity"), [(-7, "warning"), (8, "warning"), (3600, "critical")])

@@ -216,6 +216,14 @@ def test_jobs_that_miss_a_queue_are_reported():
     assert list(WORKER.record(WORKER.struct(report)).queueless) == [told]
 
 
+def test_a_worker_says_that_no_process_can_start():
+    shared = Shared.for_pools([JobPool()])
+    reports = [build_report(shared)]
+    shared.error_token.acquire()
+    reports.append(build_report(shared))
+    assert [WORKER.record(WORKER.struct(report)).cannot_start for report in reports] == [False, True]
+
+
 def test_the_end_of_a_process_hides_nothing_that_another_one_has_met_with():
     shared = Shared.for_pools([JobPool()])
     watch = UnknownWatch(shared)

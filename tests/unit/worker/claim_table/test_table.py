@@ -343,6 +343,8 @@ def test_one_of_many_processes_takes_the_token():
         pids.append(pid)
     taken = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
     assert sum(taken) == 1
+    assert once.is_taken
     once.restore()
     once.restore()
+    assert not once.is_taken
     assert [once.acquire(), once.acquire()] == [True, False]
