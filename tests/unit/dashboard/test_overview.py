@@ -56,6 +56,11 @@ def test_what_is_wrong_is_on_top_with_a_link(browser, client):
     assert page.index('data-finding="no_worker"') < page.index('id="q-pins"')
 
 
+def test_rates_say_that_they_are_of_one_server(browser):
+    tiles = re.findall(r'<div class="tile [^>]*title="([^"]*)"><span>(\w+) /s</span>', browser.get("/").text)
+    assert [name for title, name in tiles if title.endswith("at this server")] == ["enqueued", "succeeded", "failed"]
+
+
 def test_a_filter_filters_all_figures(browser, client):
     client.create_queue("other")
     soon = int(time.time() * 1000) - 60_000
