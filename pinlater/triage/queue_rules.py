@@ -26,9 +26,11 @@ def no_worker(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
     if readings.workers is None:
         return
     lost = _lost_workers(readings)
+    draining = {queue for report in readings.reports if report.is_draining for queue in _queues_of(report)}
     for queue, settings in readings.settings.items():
         waits = readings.waits_seconds(queue)
-        if settings.is_paused or waits < thresholds.unserved_seconds or readings.serving(queue) or lost[queue]:
+        least = _CRITICAL_WAIT_SECONDS if queue in draining else thresholds.unserved_seconds
+        if settings.is_paused or waits < least or readings.serving(queue) or lost[queue]:
             continue
         if readings.is_worked_on(queue):  # by clients that do not report
             continue
@@ -215,9 +217,13 @@ def _lost_workers(readings: Readings) -> defaultdict[str, list[WorkerReport]]:
     lost: defaultdict[str, list[WorkerReport]] = defaultdict(list)
     for report in readings.reports:
         if readings.is_silent(report):
-            for queue in {name for process in report.processes for name in process.queues}:
+            for queue in _queues_of(report):
                 lost[queue].append(report)
     return lost
+
+
+def _queues_of(report: WorkerReport) -> set[str]:
+    return {queue for process in report.processes for queue in process.queues}
 
 
 def _targets(readings: Readings) -> dict[str, QueueLoad]:

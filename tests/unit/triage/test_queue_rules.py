@@ -69,6 +69,12 @@ def test_workers_that_drain_or_serve_others_do_not_count(other):
     assert len(found(no_worker, readings(waits={"email": 90}, workers=[other]))) == 1
 
 
+def test_jobs_may_wait_for_a_minute_while_their_worker_restarts():
+    drains = worker(process(), is_draining=True)
+    assert found(no_worker, readings(waits={"email": 59}, workers=[drains])) == []
+    assert [one.severity for one in found(no_worker, readings(waits={"email": 60}, workers=[drains]))] == ["critical"]
+
+
 def test_all_workers_of_a_queue_are_silent():
     gone = worker(process(queues=["email", "deleted"]), silent=20)
     [finding] = found(pool_gone, readings(workers=[gone], waits={"email": 5}))
