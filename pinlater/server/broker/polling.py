@@ -38,11 +38,13 @@ class _PollSchedule:
         pause: seconds between the last poll and the next.
         next_at: when the next poll is.
         since: when the schedule was last changed; what others have found before then does not count.
+        is_left: whether the last poll was left out, since no dequeue waited for the queue.
     """
 
     pause: float
     next_at: float
     since: float
+    is_left: bool = False
 
     def polled(self, at: float, longest: float) -> None:
         """Schedule the next poll after one that began at the given time."""
@@ -82,13 +84,15 @@ class QueuePoller:
     def follow(self, queue: str, *, is_busy: bool = False) -> None:
         """Poll a queue from now on, often if ``is_busy``: a dequeue has just claimed jobs from it."""
         schedule = self._schedules.get(queue)
-        if schedule is not None and not is_busy:
+        if schedule is not None and not (is_busy or schedule.is_left):
             return
         shortest, now = self._pauses.shortest, asyncio.get_running_loop().time()
         if schedule is None:
             schedule = self._schedules[queue] = _PollSchedule(shortest, now + shortest, now)
         else:
-            schedule.pause = shortest
+            if is_busy:
+                schedule.pause = shortest
+            schedule.is_left = False
             schedule.poll_by(now + shortest, now)
         if self._task is None:
             self._task = asyncio.create_task(self._run())
@@ -189,7 +193,10 @@ class QueuePoller:
             self._tell(before, found)
 
     def _due(self, now: float) -> list[str]:
-        """Return the queues to poll now and schedule their next poll; drop queues that nobody asks for."""
+        """Return the queues to poll now and schedule their next poll; drop queues that nobody asks for.
+
+        A worker may just be busy with a job: the schedule of its queues is kept until a second poll is left out.
+        """
         if not any(schedule.next_at <= now for schedule in self._schedules.values()):
             return []
         asked = []
@@ -197,8 +204,12 @@ class QueuePoller:
             if now < schedule.next_at - schedule.pause * _EARLIEST:
                 continue
             state = self._queues.get(queue)
-            if state is None or not (state.has_waiters or state.is_polled):
+            is_left = state is None or not (state.has_waiters or state.is_polled)
+            if state is None or (is_left and schedule.is_left):
                 del self._schedules[queue]
+                continue
+            if is_left:
+                schedule.is_left, schedule.next_at = True, now + self._pauses.longest
                 continue
             schedule.polled(now, self._pauses.longest)
             if state.awaits_news:

@@ -358,6 +358,35 @@ def test_a_scheduled_job_that_nobody_announced_starts_on_time(run):
     run(scenario, waiting_at=[0])
 
 
+def test_queues_of_a_worker_that_is_often_busy_are_polled_no_more_often_than_those_of_one_that_waits(run, monkeypatch):
+    async def scenario(world, _):
+        server, asked, queues = world.servers[0], [], [f"q{number}" for number in range(QUEUES)]
+        first_due = server.first_due
+
+        async def noting(names):
+            asked.extend(names)
+            return await first_due(names)
+
+        async def work():
+            while True:
+                await server.dequeue(queues)
+                await asyncio.sleep(0.05)
+
+        for other in world.servers:
+            other.is_alive = False  # no poll of all
+        monkeypatch.setattr(server, "first_due", noting)
+        working = asyncio.create_task(work())
+        for _ in range(600):
+            await asyncio.sleep(0.1)
+            world.jobs["1", "q0"].append(world.now_ms())
+            server.broker.on_remote_jobs("q0", None)
+        working.cancel()
+        idle = len(asked) - asked.count("q0")
+        assert 0.5 <= idle / (QUEUES - 1) / 60 <= 1.5, "polls of a queue in a second"
+
+    run(scenario, waiting_at=[])
+
+
 def test_a_job_that_only_another_server_has_a_dequeue_for_is_offered_to_it(run):
     async def scenario(world, waits):
         late = await find_late(world, waits, servers=[0])
