@@ -24,6 +24,9 @@ SUFFIX = ".socket"
 HEALTH = b"health"
 """Asks for a report without metrics; a caller that sends nothing gets all."""
 
+_ASK_SECONDS = 0.1
+"""How long to wait for the end of a question, which the admin process of an earlier version leaves open."""
+
 
 class ReportServer:
     """Answers each connection with a report, when it has sent what it asks for, and closes it.
@@ -65,7 +68,7 @@ class ReportServer:
         # Cancelled when the process ends, which asyncio of Python 3.11 would log as an error.
         with contextlib.closing(writer.transport), contextlib.suppress(OSError, asyncio.CancelledError):
             # Copied here, which takes 30 ms with 2,000 queues; encoded in a thread, which takes longer.
-            snapshot = [] if await reader.read(-1) == HEALTH else self._metrics.snapshot()
+            snapshot = [] if await _question(reader) == HEALTH else self._metrics.snapshot()
             reason, shards = self._not_ready_reason(), self._shards()
             writer.write(await asyncio.to_thread(self._report, reason, snapshot, shards))
             await writer.drain()
@@ -75,3 +78,12 @@ class ReportServer:
         return encode_report(
             pid, reason, snapshot, shards=shards, started_ms=self._started_ms, memory_bytes=rss_bytes(pid)
         )
+
+
+async def _question(reader: asyncio.StreamReader) -> bytes:
+    """Return what a connection asks for: all that it sends, unless it leaves its question open."""
+    try:
+        async with asyncio.timeout(_ASK_SECONDS):
+            return await reader.read(-1)
+    except TimeoutError:
+        return b""

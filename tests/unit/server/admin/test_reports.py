@@ -292,6 +292,20 @@ def test_a_health_check_copies_no_metrics(tmp_path, monkeypatch):
         assert values(status.snapshot())["enqueued"] == {("pins",): 3}
 
 
+def test_an_admin_process_of_an_earlier_version_gets_its_report(tmp_path):
+    async def main():
+        reporter = ReportServer(tmp_path, counted(3), lambda: None)
+        await reporter.start()
+        [path] = tmp_path.iterdir()
+        reader, writer = await asyncio.open_unix_connection(path)  # it sends nothing, and waits
+        answer = await reader.read(-1)
+        writer.close()
+        await reporter.close()
+        return answer
+
+    assert values(snapshots_of(sum_reports([decode_report(asyncio.run(main()))])))["enqueued"] == {("pins",): 3}
+
+
 def test_one_process_is_leader_and_another_takes_over(tmp_path, monkeypatch):
     monkeypatch.setattr("pinlater.server.peer_processes.leader_lock._RETRY_SECONDS", 0.01)
     on_duty = []
