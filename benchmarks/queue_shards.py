@@ -47,7 +47,7 @@ def _with(setting: Setting, stack: ExitStack, name: str, shards: int) -> Callabl
     """Start a server on a store; return a function that measures one round: jobs per second, and the shards in use."""
     [server] = setting.servers(1, f"queue-{name}", shards=SHARDS)
     stack.enter_context(server)
-    seconds = max(SECONDS * setting.scale, 4.0)
+    seconds = max(SECONDS * setting.scale, 2.0)
 
     def measure_once() -> tuple[float, float]:
         queue = f"jobs{time.monotonic_ns()}"

@@ -24,7 +24,10 @@ from tests.support import mariadb_service, redis_service
 ROOT = Path(__file__).parents[2]
 
 OF_STORES_WITH_SERVERS = ("outages", "idle_fleet", "many_shards", "queue_shards", "fleet_drain", "vain")
-ALONE = sorted(BENCHMARKS.keys() - {*OF_STORES_WITH_SERVERS, "one_call"})
+WITH_TESTS_OF_THEIR_OWN = (*OF_STORES_WITH_SERVERS, "one_call", "bulk_enqueue")
+OTHERS = sorted(BENCHMARKS.keys() - {*WITH_TESTS_OF_THEIR_OWN})
+JUST_COPIED = 1001
+"""The fewest jobs that wait of which one is a copy of another."""
 
 MOST_OF_ONE_CALL = {
     # What an enqueue of one job costs: statements, hand-overs between threads, round trips, system calls of the server.
@@ -75,7 +78,7 @@ def skip_without_server_of(store):
         {"mysql": mariadb_service.skip_if_missing, "redis": redis_service.program}[store]()
 
 
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", OTHERS)
 def test_each_benchmark_finds_figures(name, tmp_path):
     done = run_benchmarks(name, "--json", tmp_path=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -87,7 +90,7 @@ def test_each_benchmark_finds_figures(name, tmp_path):
 
 
 def test_figures_beside_jobs_that_wait_stand_beside_those_without(tmp_path):
-    done = run_benchmarks("joined", "--waiting", "2500", "--json", tmp_path=tmp_path)
+    done = run_benchmarks("single_enqueue", "--waiting", str(JUST_COPIED), "--json", tmp_path=tmp_path)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)["figures"]
     assert figures
@@ -97,13 +100,13 @@ def test_figures_beside_jobs_that_wait_stand_beside_those_without(tmp_path):
 @pytest.mark.parametrize("store", KINDS)
 def test_jobs_that_wait_beside_a_measurement_are_as_good_as_those_that_a_worker_gave_back(store, tmp_path):
     skip_without_server_of(store)
-    filled = FilledStore(tmp_path / "filled", 2500)
+    filled = FilledStore(tmp_path / "filled", JUST_COPIED)
     with closing(make_stores(store)) as stores:
         setting = Setting(tmp_path, 1.0, stores, 1, filled)
         with setting.server() as server, server.client() as client:
             server.await_answer()
             waiting = [job.descriptor for job in client.scan_all(QUEUE, JobState.PENDING, future=True)]
-            assert len(waiting) == 2500
+            assert len(waiting) == JUST_COPIED
             woken = {waiting[0], waiting[-1]}
             for descriptor in woken:
                 assert client.send_message(descriptor, Message("event/approval", "1", b""))
@@ -138,9 +141,9 @@ def test_all_functions_that_one_call_marks_are_still_there():
     assert missing([*TARGETS, *CLIENT_TARGETS]) == []
 
 
-def measured_on_redis(name, tmp_path, **options):
+def measured_on_redis(name, tmp_path):
     """Run a benchmark; return its figures by name."""
-    done = run_benchmarks(name, "--json", "--store", "redis", tmp_path=tmp_path, **options)
+    done = run_benchmarks(name, "--json", "--store", "redis", tmp_path=tmp_path)
     assert done.returncode == 0, done.stderr
     return {figure["name"]: figure["value"] for figure in json.loads(done.stdout)["figures"]}
 
@@ -153,14 +156,14 @@ def test_several_servers_are_measured_on_a_store_that_they_share(tmp_path):
 
 def test_what_idle_queues_cost_is_measured_on_a_store_that_servers_share(tmp_path):
     skip_without_server_of("redis")
-    figures = measured_on_redis("idle_fleet", tmp_path, scale="0.02")
+    figures = measured_on_redis("idle_fleet", tmp_path)
     assert figures.keys() == {"idle_statements", "idle_cpu"}
     assert figures["idle_statements"] > 0
 
 
 def test_a_fleet_is_measured_beside_one_server(tmp_path):
     skip_without_server_of("redis")
-    figures = measured_on_redis("fleet_drain", tmp_path, scale="0.02")
+    figures = measured_on_redis("fleet_drain", tmp_path)
     whats = ("drain", "least_cpu", "most_cpu")
     hows = ["", "first_"] if os.geteuid() == 0 else [""]
     assert figures.keys() == {f"fleet_{count}_{how}{what}" for count in (1, 5) for how in hows for what in whats}
@@ -168,7 +171,7 @@ def test_a_fleet_is_measured_beside_one_server(tmp_path):
 
 def test_one_job_on_many_shards_is_measured_beside_one_on_one_shard(tmp_path):
     skip_without_server_of("redis")
-    figures = measured_on_redis("many_shards", tmp_path, scale="0.02")
+    figures = measured_on_redis("many_shards", tmp_path)
     stores = ("shards1", "shards12", "shards12_used1")
     assert figures.keys() == {
         *(f"{store}_{where}_{what}" for store in stores for where in ("here", "there")
@@ -179,7 +182,7 @@ def test_one_job_on_many_shards_is_measured_beside_one_on_one_shard(tmp_path):
 
 def test_a_queue_that_uses_as_many_shards_as_it_needs_is_measured_beside_others(tmp_path):
     skip_without_server_of("redis")
-    figures = measured_on_redis("queue_shards", tmp_path, scale="0.02")
+    figures = measured_on_redis("queue_shards", tmp_path)
     numbers = ("all", "one", "auto")
     assert figures.keys() == {f"queue_shards_{name}{what}" for name in numbers for what in ("", "_used")}
     assert (figures["queue_shards_all_used"], figures["queue_shards_one_used"]) == (12, 1)
