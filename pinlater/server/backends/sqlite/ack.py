@@ -64,7 +64,7 @@ def _ack_calls(transaction: SqliteTransaction, requests: Sequence[SqliteAckReque
     settled: list[Settled] = []
     for queue_id, group in groupby(requests, _group_of):
         calls = list(group)
-        if queue_id is not None and queue_id not in transaction.queues.keyed and len(calls) > 1:
+        if queue_id is not None and len(calls) > 1:
             settled += _succeed_calls(transaction, calls)
         else:
             settled += [_ack_call(transaction, call) for call in calls]
@@ -109,7 +109,8 @@ def _succeed_calls(transaction: SqliteTransaction, calls: Sequence[SqliteAckRequ
         _succeed_with(transaction, calls[0].queue_id, results)
     note_successes(transaction, calls[0].queue_id, chain(_without_results(ids), results.items()))
     _keep_run_times(transaction, calls[0].queue_id, long_runs)
-    return settled
+    through = _let_through_behind(transaction, calls)
+    return [settled[0]._replace(let_through=through), *settled[1:]] if through else settled
 
 
 def _ack_call(transaction: SqliteTransaction, request: SqliteAckRequest) -> Settled:
@@ -118,9 +119,14 @@ def _ack_call(transaction: SqliteTransaction, request: SqliteAckRequest) -> Sett
     changed += ended + retried
     stale = len(request.succeeded) + len(request.failed) - changed
     retries = (_retry_at(transaction.now, ack.retry_delay_ms) for ack in request.failed if not ack.is_final)
-    named = (ack.job.local_id for acks in request[1:] for ack in acks)
-    through = let_next_through(transaction, keys_of(transaction, request.queue_id, named))
+    through = _let_through_behind(transaction, [request])
     return Settled(changed, stale, min(retries, default=None), failed=ended, let_through=through)
+
+
+def _let_through_behind(transaction: SqliteTransaction, calls: Sequence[SqliteAckRequest]) -> int:
+    """Let through the jobs that waited for the keys of jobs acked by calls for one queue; return how many."""
+    acked = (ack.job.local_id for _, *acks in calls for some in acks for ack in some)
+    return let_next_through(transaction, keys_of(transaction, calls[0].queue_id, acked))
 
 
 def _retry_at(now: int, delay_ms: int) -> int:

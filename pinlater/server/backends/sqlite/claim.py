@@ -9,9 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from pinlater.model.attempts import DequeuedJob
-from pinlater.server.backends.answers import end_of_answer
-from pinlater.server.backends.records import Dequeued
-from pinlater.server.backends.sqlite.claimable import walk_claimable
+from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Dequeued
+from pinlater.server.backends.sqlite.claimable import Claimable, walk_claimable
 from pinlater.server.backends.sqlite.key_rates import count_starts
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES, by_ids
@@ -26,7 +25,7 @@ _BEGINNING_OF_TIME = -(2**63)
 
 _MAX_GROUPED_JOBS = 10
 _MAX_GROUPED_BYTES = 1 << 20
-"""A dequeue that asks for more jobs, or finds larger ones, gets its own statements."""
+"""A dequeue that asks for more jobs gets its own statements; larger jobs are claimed in several steps."""
 
 
 class SqliteClaimRequest(NamedTuple):
@@ -59,9 +58,10 @@ def _claim_many(
     results: list[Dequeued] = []
     for queue_id, group in groupby(requests, _group_of):
         dequeues = list(group)
-        may_share = queue_id is not None and queue_id not in transaction.queues.keyed and len(dequeues) > 1
-        shared = _claim_shared(transaction, dequeues) if may_share else None
-        results += [_claim_one(transaction, dequeue, turns) for dequeue in dequeues] if shared is None else shared
+        if queue_id is None or len(dequeues) == 1:
+            results += [_claim_one(transaction, dequeue, turns) for dequeue in dequeues]
+        else:
+            results += _claim_shared(transaction, dequeues, turns)
     return results
 
 
@@ -71,48 +71,82 @@ def _group_of(request: SqliteClaimRequest) -> int | None:
     return request.queue_id if is_small and "\0" not in request.claim else None  # SQLite's JSON ends text at NUL
 
 
-def _claim_shared(transaction: SqliteTransaction, requests: Sequence[SqliteClaimRequest]) -> list[Dequeued] | None:
-    """Claim for several dequeues of a queue, for each what it would get in its turn.
+class _Share:
+    """What one of several dequeues of a queue gets.
 
-    Return None, and claim nothing, if the bodies are too large.
+    Attributes:
+        request: the dequeue.
+        jobs: the jobs that it has got.
+        wanted: how many more it can take.
     """
+
+    __slots__ = ("_room", "jobs", "request", "wanted")
+
+    def __init__(self, request: SqliteClaimRequest) -> None:
+        self.request = request
+        self.jobs: list[DequeuedJob] = []
+        self.wanted = request.limit
+        self._room = request.max_bytes
+
+    def take(self, sizes: Sequence[int], start: int) -> int:
+        """Take jobs of these sizes from ``start`` on, as many as it wants and fit; return where they end."""
+        end, is_empty = start, not self.jobs
+        while self.wanted and end < len(sizes):
+            self._room -= sizes[end] + JOB_OVERHEAD_BYTES
+            if self._room < 0 and not (is_empty and end == start):
+                self.wanted = 0
+                break
+            self.wanted -= 1
+            end += 1
+        return end
+
+
+def _claim_shared(
+    transaction: SqliteTransaction, requests: Sequence[SqliteClaimRequest], turns: _Turns
+) -> list[Dequeued]:
+    """Claim for several dequeues of a queue, for each what it would get in its turn."""
     queue_id, prefixes = requests[0][:2]
-    limit = sum(request.limit for request in requests)
-    found = list(
-        walk_claimable(transaction.rows, queue_id, prefixes, transaction.now, limit=limit, max_bytes=_MAX_GROUPED_BYTES)
-    )
-    if any(jobs.is_cut for _, jobs in found):
-        return None
-    sizes = [size for _, jobs in found for size in jobs.sizes]
-    shares = _share(sizes, requests)
-    claimed = sum(len(share) for share, _ in shares)
-    if claimed:
-        ids = [local_id for _, jobs in found for local_id in jobs.ids]
-        claims = [
-            (ids[position], request.claim, request.lease_ms)
-            for (share, _), request in zip(shares, requests, strict=True)
-            for position in share
-        ]
-        transaction.run(_CLAIM_OF_MANY, (transaction.now, msgspec.json.encode(claims).decode()))
-    jobs_found = [job for prefix, jobs in found for job in jobs.with_bodies(transaction.rows, prefix)]
+    shares = [_Share(request) for request in requests]
+    while wanted := sum(share.wanted for share in shares):
+        found = list(
+            walk_claimable(
+                transaction.rows, queue_id, prefixes, transaction.now, limit=wanted, max_bytes=_MAX_GROUPED_BYTES
+            )
+        )
+        turns.record(queue_id, _hand_out(transaction, found, shares))
+        is_cut = any(jobs.is_cut for _, jobs in found)
+        wanted = sum(share.wanted for share in shares)
+        if wanted and not is_cut and not turns.let_next_through(queue_id, wanted):
+            break
     due = None
-    if not all(has_more for _, has_more in shares) and any(request.want_next_due for request in requests):
+    if any(share.wanted and share.request.want_next_due for share in shares):
         due = _next_due(transaction, requests[0])
     return [
-        Dequeued(jobs_found[share.start : share.stop], None if has_more or not request.want_next_due else due, has_more)
-        for (share, has_more), request in zip(shares, requests, strict=True)
+        Dequeued(share.jobs, due if share.wanted and share.request.want_next_due else None, has_more=not share.wanted)
+        for share in shares
     ]
 
 
-def _share(sizes: Sequence[int], requests: Sequence[SqliteClaimRequest]) -> list[tuple[range, bool]]:
-    """Return which of the jobs each dequeue gets, and whether there may be more for it."""
-    shares: list[tuple[range, bool]] = []
-    start = 0
-    for request in requests:
-        end, has_more = end_of_answer(sizes, start, request.limit, request.max_bytes)
-        shares.append((range(start, end), has_more))
-        start = end
-    return shares
+def _hand_out(
+    transaction: SqliteTransaction, found: Sequence[tuple[str, Claimable]], shares: Sequence[_Share]
+) -> list[int]:
+    """Claim jobs for the dequeues that want them, in turn; return their ids."""
+    sizes = [size for _, jobs in found for size in jobs.sizes]
+    ids = [local_id for _, jobs in found for local_id in jobs.ids]
+    claims: list[tuple[int, str, int]] = []
+    parts: list[tuple[_Share, slice]] = []
+    end = 0
+    for share in shares:
+        start, end = end, share.take(sizes, end)
+        if start < end:
+            parts.append((share, slice(start, end)))
+            claims += [(local_id, share.request.claim, share.request.lease_ms) for local_id in ids[start:end]]
+    if claims:
+        transaction.run(_CLAIM_OF_MANY, (transaction.now, msgspec.json.encode(claims).decode()))
+    jobs_found = [job for prefix, jobs in found for job in jobs.with_bodies(transaction.rows, prefix)]
+    for share, part in parts:
+        share.jobs += jobs_found[part]
+    return ids[:end]
 
 
 def _claim_one(transaction: SqliteTransaction, request: SqliteClaimRequest, turns: _Turns) -> Dequeued:

@@ -141,6 +141,8 @@ def _replace(
 
 def holders_of_keys(transaction: SqliteTransaction, queue_id: int, keys: Collection[str]) -> dict[str, KeyHolder]:
     """Return those of these unique keys that are taken, with the jobs that have them."""
+    if not keys:
+        return {}
     wanted = json.dumps(list(keys))
     rows = transaction.rows(QUERIES["unique_jobs"], (queue_id, wanted))
     return key_holders(rows, transaction.rows(QUERIES["unique_periods"], (queue_id, wanted, transaction.now)))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
 
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.keys import WAITS_FOR_KEY_MS, without_wait
@@ -13,14 +15,16 @@ from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
 _KEYS_OF_JOBS = QUERIES["keys_of_jobs"]
-_WAITING = QUERIES["waiting_for_key"]
-_RUNNING = QUERIES["running_of_key"]
-_THROUGH = QUERIES["through_of_key"]
-_SCHEDULED = QUERIES["scheduled_of_key"]
+_STATES = QUERIES["states_of_keys"]
+_RUNNING = QUERIES["running_of_keys"]
 _SET_RUN_AFTER = QUERIES["set_run_after"]
 
-_AT_ONCE = 10
-"""How many jobs that wait for a key one query reads."""
+_FIRST_READ = 10
+_MOST_READ = 1000
+"""How many jobs that wait for a key one query reads at most: the first one, and each one."""
+
+_states = msgspec.json.Decoder(list[tuple[str, list[KeyedJob], int, list[KeyedJob]]]).decode
+_numbers = msgspec.json.Decoder(list[int]).decode
 
 Keys = dict[int, set[str]]
 """Keys of jobs, by queue id."""
@@ -46,35 +50,54 @@ def let_next_through(transaction: SqliteTransaction, keys: Keys, wanted: int = 0
     Args:
         transaction: the transaction.
         keys: keys of jobs that it has changed.
-        wanted: how many more jobs a dequeue could take than it has found.
+        wanted: how many more jobs dequeues could take than they have found.
     """
     turn_jobs = max(TURN_JOBS, wanted // max(sum(map(len, keys.values())), 1))
-    return sum(_let_through(transaction, queue_id, key, turn_jobs) for queue_id, some in keys.items() for key in some)
+    return sum(_let_through(transaction, queue_id, some, turn_jobs) for queue_id, some in keys.items())
 
 
-def _let_through(transaction: SqliteTransaction, queue_id: int, key: str, turn_jobs: int) -> int:
-    rate = rate_of(transaction, queue_id, key)
-    if rate is not None:
-        return let_paced_through(transaction, queue_id, key, rate)
-    count = 0
-    while rows := transaction.rows(_WAITING, (queue_id, key, _AT_ONCE)):
-        waiting = [KeyedJob(*row) for row in rows]
-        changed = turns(_state(transaction, queue_id, key, waiting), waiting, transaction.now, turn_jobs)
+def _let_through(transaction: SqliteTransaction, queue_id: int, keys: Iterable[str], turn_jobs: int) -> int:
+    """Let through jobs of keys of one queue; keys without a rate share statements."""
+    count, alike = 0, []
+    for key in keys:
+        rate = rate_of(transaction, queue_id, key)
+        if rate is None:
+            alike.append(key)
+        else:
+            count += let_paced_through(transaction, queue_id, key, rate)
+    at_once = min(turn_jobs + 1, _FIRST_READ)  # one more than is let through, to see that this is all
+    while alike:
+        changed: dict[int, int] = {}
+        again: list[str] = []
+        for key, waiting, state in _read_states(transaction, queue_id, alike, at_once):
+            of_key = turns(state, waiting, transaction.now, turn_jobs)
+            changed |= of_key
+            if len(of_key) >= at_once:  # otherwise, some of the jobs that were read have to go on waiting
+                again.append(key)
         if changed:
             transaction.run_many(_SET_RUN_AFTER, changed.items())
             count += let_through(changed)
-        if len(changed) < _AT_ONCE:  # some of the jobs that were read have to go on waiting
-            break
+        alike, at_once = again, min(max(turn_jobs + 1, _FIRST_READ), _MOST_READ)
     return count
 
 
-def _state(transaction: SqliteTransaction, queue_id: int, key: str, waiting: Sequence[KeyedJob]) -> KeyState:
-    """Return the state of a key; without a limit, the jobs that run, which may be many, are not counted."""
-    is_limited = any(job.limit is not None for job in waiting)
-    [(running,)] = transaction.rows(_RUNNING, (queue_id, key)) if is_limited else [(0,)]
-    [(pending,)] = transaction.rows(_THROUGH, (queue_id, key))
-    later = transaction.rows(_SCHEDULED, (queue_id, transaction.now, key)) if pending else ()
-    return KeyState(running, pending, [KeyedJob(*row) for row in later])
+def _read_states(
+    transaction: SqliteTransaction, queue_id: int, keys: Sequence[str], at_once: int
+) -> Iterator[tuple[str, list[KeyedJob], KeyState]]:
+    """Yield keys for which jobs wait, the first of these jobs, and the state of the key.
+
+    Without a limit, the jobs that run, which may be many, are not counted.
+    """
+    asked = msgspec.json.encode(keys).decode()
+    [(text,)] = transaction.rows(_STATES, (queue_id, transaction.now, asked, at_once))
+    found = [row for row in _states(text) if row[1]]
+    limited = [key for key, waiting, *_ in found if any(job.limit is not None for job in waiting)]
+    running: dict[str, int] = {}
+    if limited:
+        [(text,)] = transaction.rows(_RUNNING, (queue_id, msgspec.json.encode(limited).decode()))
+        running = dict(zip(limited, _numbers(text), strict=True))
+    for key, waiting, pending, scheduled in found:
+        yield key, waiting, KeyState(running.get(key, 0), pending, scheduled)
 
 
 class KeyLine:

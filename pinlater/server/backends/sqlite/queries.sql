@@ -122,17 +122,37 @@ WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND 
 SELECT count(*) FROM jobs INDEXED BY jobs_keyed
 WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND unlikely(state = 1)
 
--- name: through_of_key
--- How many are let through and not claimed: ?2 key.
-SELECT count(*) FROM jobs INDEXED BY jobs_keyed
-WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND unlikely(state = 0)
-  AND run_after < 4503599627370496
+-- name: states_of_keys
+-- For several keys, as one JSON list: the key, the first jobs that wait for it with the times at which they are due, how
+-- many are let through and not claimed, and those of them that are not due yet. ?3 keys as a JSON list, ?4 limit.
+SELECT json_group_array(json_array(
+    asked.value,
+    json((
+        SELECT json_group_array(json_array(id, run_after - 4503599627370496, key_limit)) FROM (
+            SELECT id, run_after, key_limit FROM jobs INDEXED BY jobs_keyed
+            WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = asked.value
+              AND unlikely(state = 0) AND run_after >= 4503599627370496
+            ORDER BY run_after, id LIMIT ?4
+        )
+    )),
+    (
+        SELECT count(*) FROM jobs INDEXED BY jobs_keyed
+        WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = asked.value
+          AND unlikely(state = 0) AND run_after < 4503599627370496
+    ),
+    json((
+        SELECT json_group_array(json_array(id, run_after, key_limit)) FROM jobs INDEXED BY jobs_keyed
+        WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = asked.value
+          AND unlikely(state = 0) AND run_after > ?2 AND run_after < 4503599627370496
+    ))
+)) FROM json_each(?3) AS asked
 
--- name: scheduled_of_key
--- Those that are let through and not due yet: ?3 key.
-SELECT id, run_after, key_limit FROM jobs INDEXED BY jobs_keyed
-WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?3 AND unlikely(state = 0)
-  AND run_after > ?2 AND run_after < 4503599627370496
+-- name: running_of_keys
+-- How many jobs of each key are claimed, as a JSON list in the order of the keys: ?2 keys as a JSON list.
+SELECT json_group_array((
+    SELECT count(*) FROM jobs INDEXED BY jobs_keyed
+    WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = asked.value AND unlikely(state = 1)
+)) FROM json_each(?2) AS asked
 
 -- name: jobs_through_of_key
 -- The first that are let through and not claimed: ?2 key, ?3 limit.

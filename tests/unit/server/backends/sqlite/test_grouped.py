@@ -157,5 +157,79 @@ def test_dequeues_of_one_transaction_take_turns_between_keys():
     older, newer = ([new_job(key=JobKey(text))] * 8 for text in "ab")
     first, second = enqueue_keyed(store.transaction, [EnqueueRequest(1, older), EnqueueRequest(1, newer)])
     found = claim_jobs(store.transaction, [SqliteClaimRequest(1, PREFIXES, 1, 10**6, CLAIMS[0], 10, True, None)] * 8)
-    ids = [JobDescriptor.parse(job.descriptor).local_id for one in found for job in one.jobs]
-    assert ids == [local_id for pair in zip(first[:4], second[:4], strict=True) for _, local_id in pair]
+    assert ids_of(found) == {local_id for some in (first[:4], second[:4]) for _, local_id in some}
+
+
+def ids_of(found):
+    return {JobDescriptor.parse(job.descriptor).local_id for one in found for job in one.jobs}
+
+
+key_texts = st.sampled_from(["a", "b", "c", "d"])
+job_keys = st.none() | st.builds(
+    lambda text, limit: JobKey(text, limit or 1, limit == 0), key_texts, st.sampled_from([None, None, 0, 1, 2])
+)
+keyed_jobs = st.builds(
+    lambda key, priority, due: new_job(key=key, priority=priority, run_after_ms=due),
+    job_keys,
+    priorities,
+    st.sampled_from([None, None, NOW - 2, NOW + 2]),
+)
+keyed_enqueues = st.lists(keyed_jobs, min_size=1, max_size=30)
+
+
+def keyed_store(batches):
+    store = Store([])
+    for batch in batches:
+        enqueue_keyed(store.transaction, [EnqueueRequest(1, batch)])
+    return store
+
+
+@examples(60)
+@given(st.lists(keyed_enqueues, max_size=3), st.lists(st.integers(0, 10), min_size=2, max_size=8))
+def test_dequeues_of_jobs_with_keys_get_together_what_one_dequeue_gets(batches, limits):
+    """They are those of one transaction, so it does not matter which of them gets which job."""
+    together, alone = keyed_store(batches), keyed_store(batches)
+    requests = [SqliteClaimRequest(1, PREFIXES, limit, 10**6, CLAIMS[0], 10, True, None) for limit in limits]
+    found = claim_jobs(together.transaction, requests)
+    [expected] = claim_jobs(alone.transaction, [requests[0]._replace(limit=sum(limits))])
+    assert ids_of(found) == ids_of([expected])
+    assert together.content() == alone.content()
+    for one, limit in zip(found, limits, strict=True):
+        assert one.has_more == (len(one.jobs) == limit)
+        assert one.next_due_ms == (None if one.has_more else expected.next_due_ms)
+
+
+@examples(60)
+@given(st.lists(keyed_enqueues, max_size=3), st.lists(st.integers(1, 3), min_size=2, max_size=8), st.randoms())
+def test_acks_of_jobs_with_keys_let_through_what_they_let_through_one_by_one(batches, sizes, random):
+    together, apart = keyed_store(batches), keyed_store(batches)
+    request = SqliteClaimRequest(1, PREFIXES, 20, 10**6, CLAIMS[0], 10, True, None)
+    for store in (together, apart):
+        [found] = claim_jobs(store.transaction, [request])
+    acks = [StoredAck(JobDescriptor.parse(job.descriptor), CLAIMS[0], "", 0, False) for job in found.jobs]
+    random.shuffle(acks)
+    requests = [SqliteAckRequest(1, [acks.pop() for _ in range(min(size, len(acks)))], []) for size in sizes]
+    settled = ack_jobs(together.transaction, requests)
+    one_by_one = [ack_jobs(apart.transaction, [request])[0] for request in requests]
+    assert sum(one.let_through for one in settled) == sum(one.let_through for one in one_by_one)
+    assert [one.changed for one in settled] == [one.changed for one in one_by_one]
+    assert together.content() == apart.content()
+
+
+def flood(keys):
+    """Return a store with many jobs of one key and one job of each of some others."""
+    return keyed_store([[new_job(key=JobKey("flood"))] * 200, [new_job(key=JobKey(f"{n}")) for n in range(keys)]])
+
+
+@pytest.mark.parametrize("others", [5, 30])
+def test_dequeues_and_acks_of_jobs_with_keys_share_statements(others):
+    store = flood(others)
+    requests = [SqliteClaimRequest(1, PREFIXES, 1, 10**6, CLAIMS[0], 10, True, None)] * 20
+    store.statements.clear()
+    found = claim_jobs(store.transaction, requests)
+    assert [len(one.jobs) for one in found] == [1] * 20
+    assert len([text for text in store.statements if "SET run_after" not in text]) <= 18  # three rounds at most
+    acks = [StoredAck(JobDescriptor.parse(one.jobs[0].descriptor), CLAIMS[0], "", 0, False) for one in found]
+    store.statements.clear()
+    ack_jobs(store.transaction, [SqliteAckRequest(1, [ack], []) for ack in acks])
+    assert len(store.statements) == 4

@@ -126,8 +126,7 @@ def test_no_statement_sorts(store, name):
         "failed_jobs": "jobs_finished (queue_id=? AND state=? AND priority=?)",
         "waiting_for_key": "jobs_keyed (queue_id=? AND job_key=? AND state=? AND run_after>?)",
         "running_of_key": "jobs_keyed (queue_id=? AND job_key=? AND state=?)",
-        "through_of_key": "jobs_keyed (queue_id=? AND job_key=? AND state=? AND run_after<?)",
-        "scheduled_of_key": "jobs_keyed (queue_id=? AND job_key=? AND state=? AND run_after>? AND run_after<?)",
+        "running_of_keys": "jobs_keyed (queue_id=? AND job_key=? AND state=?)",
         "last_of_key": "jobs_keyed (queue_id=? AND job_key=? AND state=?)",
         "children_to_cancel": "families_open (parent_id=?)",
         "jobs_to_cancel": "jobs_cancelled_with_children (parent_id=?)",
@@ -146,6 +145,13 @@ def test_no_statement_sorts(store, name):
 )
 def test_the_index_narrows_by_all_that_it_can(store, name, index):
     assert any(index in step for step in _plan(store, name)), _plan(store, name)
+
+
+def test_the_states_of_keys_are_read_by_ranges_of_an_index(store):
+    of_key = "SEARCH jobs USING INDEX jobs_keyed (queue_id=? AND job_key=? AND state=? AND run_after"
+    covering = of_key.replace("INDEX", "COVERING INDEX")
+    found = [step for step in _plan(store, "states_of_keys") if "SEARCH jobs" in step]
+    assert found == [f"{of_key}>?)", f"{covering}<?)", f"{of_key}>? AND run_after<?)"]
 
 
 @pytest.mark.parametrize(
