@@ -10,7 +10,7 @@ from pinlater.server.backends.records import CommitStats
 from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
 from pinlater.server.backends.sqlite.checkpoint import SqliteCheckpointRequest, checkpoint
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
-from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue
+from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_keyed
 from pinlater.server.backends.sqlite.messages import SendRequest, send
 
 SLOW_SECONDS = 0.01
@@ -69,7 +69,10 @@ class InlineCommits:
 
 
 def _is_small_enqueue(request: EnqueueRequest) -> bool:
-    return len(request.jobs) == 1 and len(request.jobs[0].body) <= _MAX_BYTES
+    if len(request.jobs) != 1:
+        return False
+    [job] = request.jobs
+    return len(job.body) <= _MAX_BYTES and job.parent is None
 
 
 def _is_small_claim(request: SqliteClaimRequest) -> bool:
@@ -97,6 +100,7 @@ def _is_small_message(request: SendRequest) -> bool:
 
 SMALL: Mapping[Callable[..., Any], Callable[[Any], bool]] = {
     enqueue: _is_small_enqueue,
+    enqueue_keyed: _is_small_enqueue,
     claim_jobs: _is_small_claim,
     ack_jobs: _is_small_ack,
     checkpoint: _is_small_checkpoint,

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from pinlater.errors import UnknownError
-from pinlater.model.messages import Message
+from pinlater.model.keys import JobKey
+from pinlater.model.messages import Message, Parent
 from pinlater.server.backends.sqlite.inline_commits import InlineCommits
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 from tests.support.waiting import until
@@ -114,7 +115,7 @@ def test_one_small_request_at_a_time_is_carried_out_in_the_loop(store, disk, hom
     [
         lambda store: store.put(*[new_job()] * 2),
         lambda store: store.put_one(b"x" * 20_000),
-        lambda store: store.put_one(unique_key="key"),
+        lambda store: store.put_one(parent=Parent(store.started()[0], "join", 0)),
         lambda store: store.take(100),
         lambda store: store.dequeue_jobs(QUEUE, 1, store.claim(), max_running=5),
         lambda store: store.ack(*store.put(*[new_job()] * 11)),
@@ -128,7 +129,7 @@ def test_one_small_request_at_a_time_is_carried_out_in_the_loop(store, disk, hom
     ids=[
         "jobs",
         "large",
-        "unique",
+        "child",
         "many",
         "limit of running jobs",
         "acks",
@@ -145,10 +146,11 @@ def test_what_may_take_longer_is_the_thread_s(store, disk, call):
     assert disk.inline[-1] is False
 
 
-def test_an_enqueue_and_the_dequeue_that_waits_for_it_share_a_transaction_of_the_loop(store, disk):
+@pytest.mark.parametrize("options", [{}, {"key": JobKey("key")}, {"unique_key": "key"}], ids=["plain", "key", "unique"])
+def test_an_enqueue_and_the_dequeue_that_waits_for_it_share_a_transaction_of_the_loop(store, disk, options):
     dequeued, (name,) = store.together(
         lambda: store.backend.dequeue_jobs(QUEUE, 1, store.claim()),
-        lambda: store.backend.enqueue_jobs(QUEUE, [new_job()]),
+        lambda: store.backend.enqueue_jobs(QUEUE, [new_job(**options)]),
     )
     assert [job.descriptor for job in dequeued.jobs] == [name]
     assert disk.inline == [True]
