@@ -71,10 +71,21 @@ def enqueue_keyed(
 
     Return for each call the places of its jobs, or of the jobs that hold their unique keys; or why it is refused.
     """
-    return [_enqueue_keyed_one(transaction, request) for request in requests]
+    answers: list[list[Place] | EnqueueRejected] = []
+    keys: Keys = {}  # of new jobs, which wait for them
+    for request in requests:
+        if keys and any(job.unique is not None for job in request.jobs):  # one of these may replace one of them
+            let_next_through(transaction, keys)
+            keys.clear()
+        answers.append(_enqueue_keyed_one(transaction, request, keys))
+    let_next_through(transaction, keys)
+    return answers
 
 
-def _enqueue_keyed_one(transaction: SqliteTransaction, request: EnqueueRequest) -> list[Place] | EnqueueRejected:
+def _enqueue_keyed_one(
+    transaction: SqliteTransaction, request: EnqueueRequest, keys: Keys
+) -> list[Place] | EnqueueRejected:
+    """Store the jobs of one call, and add the keys that they wait for."""
     queue_id, jobs, once = request
     answer = find_places(transaction, once, map(_priority_of, jobs)) or refusal(transaction, jobs)
     if answer is not None:
@@ -101,9 +112,8 @@ def _enqueue_keyed_one(transaction: SqliteTransaction, request: EnqueueRequest) 
         places.append(holder[:2])
     if freed:
         transaction.run(QUERIES["free_keys"], (id_list(freed),))
-    keys = _insert_keyed(transaction, queue_id, fresh, first_id)
+    keys.setdefault(queue_id, set()).update(_insert_keyed(transaction, queue_id, fresh, first_id))
     set_rates(transaction, queue_id, fresh)
-    let_next_through(transaction, keys)
     _keep_periods(transaction, queue_id, fresh, first_id)
     save(transaction, once, first_id, places)
     return places
@@ -155,7 +165,7 @@ def _keep_periods(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[
             transaction.run(QUERIES["keep_period"], (queue_id, job.unique, job.priority, local_id, ends_at))
 
 
-def _insert_keyed(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[NewJob], first_id: int) -> Keys:
+def _insert_keyed(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[NewJob], first_id: int) -> set[str]:
     """Insert jobs, which wait for their keys until ``let_next_through``; return these keys."""
     now, line = transaction.now, KeyLine(transaction, queue_id)
     for start in range(0, len(jobs), ROWS_PER_STATEMENT):

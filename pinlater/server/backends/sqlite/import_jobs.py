@@ -62,7 +62,7 @@ def _import(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobRec
         places.append(place)
     transaction.run_many(QUERIES["import_job"], rows)
     keep_rates(transaction, queue_id, range(first_id, first_id + len(jobs)))
-    let_next_through(transaction, line.keys)
+    let_next_through(transaction, {queue_id: line.keys})
     save(transaction, once, first_id, places)
     return places
 

@@ -90,7 +90,7 @@ def _read_states(
     """
     asked = msgspec.json.encode(keys).decode()
     [(text,)] = transaction.rows(_STATES, (queue_id, transaction.now, asked, at_once))
-    found = [row for row in _states(text) if row[1]]
+    found = _states(text)
     limited = [key for key, waiting, *_ in found if any(job.limit is not None for job in waiting)]
     running: dict[str, int] = {}
     if limited:
@@ -106,27 +106,25 @@ class KeyLine:
     Args:
         transaction: the transaction that stores the jobs.
         queue_id: the queue's id.
+
+    Attributes:
+        keys: the keys of all jobs that were given a place.
     """
 
     def __init__(self, transaction: SqliteTransaction, queue_id: int) -> None:
         self._transaction = transaction
         self._queue_id = queue_id
         self._last: dict[str, int] = {}
-        self._keys: set[str] = set()
-
-    @property
-    def keys(self) -> Keys:
-        """The keys of all jobs that were given a place."""
-        return {self._queue_id: self._keys}
+        self.keys: set[str] = set()
 
     def run_after(self, job: NewJob | JobRecord) -> int:
         """Return the ``run_after`` to store a job with; a job with a key waits for it until ``let_next_through``."""
         due = self._transaction.now if job.run_after_ms is None else job.run_after_ms
         if job.key is None:
             return due
-        if not self._keys:
+        if not self.keys:
             self._transaction.mark_keyed(self._queue_id)
-        self._keys.add(job.key.text)
+        self.keys.add(job.key.text)
         waits_until = min(without_wait(due), WAITS_FOR_KEY_MS - 1) + WAITS_FOR_KEY_MS
         if job.key.is_ordered:
             waits_until = self._last[job.key.text] = max(waits_until, self._last_of(job.key.text))

@@ -123,8 +123,9 @@ SELECT count(*) FROM jobs INDEXED BY jobs_keyed
 WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = ?2 AND unlikely(state = 1)
 
 -- name: states_of_keys
--- For several keys, as one JSON list: the key, the first jobs that wait for it with the times at which they are due, how
--- many are let through and not claimed, and those of them that are not due yet. ?3 keys as a JSON list, ?4 limit.
+-- For those of several keys for which jobs wait, as one JSON list: the key, the first of these jobs with the times at
+-- which they are due, how many are let through and not claimed, and those of them that are not due yet. ?3 keys as a
+-- JSON list, ?4 limit.
 SELECT json_group_array(json_array(
     asked.value,
     json((
@@ -146,6 +147,11 @@ SELECT json_group_array(json_array(
           AND unlikely(state = 0) AND run_after > ?2 AND run_after < 4503599627370496
     ))
 )) FROM json_each(?3) AS asked
+WHERE EXISTS (
+    SELECT 1 FROM jobs INDEXED BY jobs_keyed
+    WHERE job_key IS NOT NULL AND state <= 1 AND queue_id = ?1 AND job_key = asked.value
+      AND unlikely(state = 0) AND run_after >= 4503599627370496
+)
 
 -- name: running_of_keys
 -- How many jobs of each key are claimed, as a JSON list in the order of the keys: ?2 keys as a JSON list.

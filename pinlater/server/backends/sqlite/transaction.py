@@ -75,10 +75,11 @@ class SqliteTransaction:
         woken: how many sleeping jobs messages have made due, by queue id and priority.
     """
 
-    __slots__ = ("_cursor", "families", "ids", "now", "queues", "successes", "woken")
+    __slots__ = ("_cursor", "_marked_keyed", "families", "ids", "now", "queues", "successes", "woken")
 
     def __init__(self, cursor: sqlite3.Cursor, now: int, ids: IdBlock, queues: QueueTraits, families: Families) -> None:
         self._cursor = cursor
+        self._marked_keyed: set[int] = set()
         self.now = now
         self.ids = ids
         self.queues = queues
@@ -90,12 +91,14 @@ class SqliteTransaction:
         """Return the first of ``count`` new job ids."""
         return self.ids.take(self._cursor, count)
 
-    # Each of these writes to the database every time, since an earlier transaction may have been undone.
+    # Each of these writes to the database in every transaction, since an earlier one may have been undone.
 
     def mark_keyed(self, queue_id: int) -> None:
         """Record that a queue has jobs with keys."""
-        self.run(QUERIES["mark_has_keys"], (queue_id,))
-        self.queues.keyed.add(queue_id)
+        if queue_id not in self._marked_keyed:
+            self.run(QUERIES["mark_has_keys"], (queue_id,))
+            self._marked_keyed.add(queue_id)
+            self.queues.keyed.add(queue_id)
 
     def mark_with_parents(self, queue_id: int) -> None:
         """Record that a queue has jobs with parents."""

@@ -10,6 +10,7 @@ from pinlater.model.failure_groups import JobFailure
 from pinlater.model.jobs import NewJob
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import MessageKind
+from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
@@ -164,9 +165,8 @@ def ids_of(found):
     return {JobDescriptor.parse(job.descriptor).local_id for one in found for job in one.jobs}
 
 
-key_texts = st.sampled_from(["a", "b", "c", "d"])
-job_keys = st.none() | st.builds(
-    lambda text, limit: JobKey(text, limit or 1, limit == 0), key_texts, st.sampled_from([None, None, 0, 1, 2])
+job_keys = st.sampled_from(
+    [None, JobKey("a"), JobKey("b"), JobKey("one", 1), JobKey("two", 2), JobKey("ordered", 1, is_ordered=True)]
 )
 keyed_jobs = st.builds(
     lambda key, priority, due: new_job(key=key, priority=priority, run_after_ms=due),
@@ -216,13 +216,30 @@ def test_acks_of_jobs_with_keys_let_through_what_they_let_through_one_by_one(bat
     assert together.content() == apart.content()
 
 
+@examples(60)
+@given(st.lists(keyed_enqueues, max_size=8))
+def test_enqueues_of_jobs_with_keys_store_together_what_one_enqueue_of_all_jobs_stores(batches):
+    together, alone = Store([]), Store([])
+    enqueue_keyed(together.transaction, [EnqueueRequest(1, batch) for batch in batches])
+    if batches:
+        enqueue_keyed(alone.transaction, [EnqueueRequest(1, [job for batch in batches for job in batch])])
+    assert together.content() == alone.content()
+
+
+@pytest.mark.parametrize("key", [None, JobKey("a"), JobKey("a", 1, is_ordered=True)])
+def test_a_job_with_a_key_that_the_next_enqueue_replaces_is_the_one_that_was_let_through(key):
+    rule = UniqueRule(on_duplicate=OnDuplicate.DEBOUNCE)
+    jobs = [new_job(key=key, unique_key="x", rule=rule, run_after_ms=due) for due in (NOW + 2, NOW)]
+    assert_alike(enqueue_keyed, [], [EnqueueRequest(1, [job]) for job in jobs])
+
+
 def flood(keys):
     """Return a store with many jobs of one key and one job of each of some others."""
     return keyed_store([[new_job(key=JobKey("flood"))] * 200, [new_job(key=JobKey(f"{n}")) for n in range(keys)]])
 
 
 @pytest.mark.parametrize("others", [5, 30])
-def test_dequeues_and_acks_of_jobs_with_keys_share_statements(others):
+def test_calls_for_jobs_with_keys_share_statements(others):
     store = flood(others)
     requests = [SqliteClaimRequest(1, PREFIXES, 1, 10**6, CLAIMS[0], 10, True, None)] * 20
     store.statements.clear()
@@ -233,3 +250,6 @@ def test_dequeues_and_acks_of_jobs_with_keys_share_statements(others):
     store.statements.clear()
     ack_jobs(store.transaction, [SqliteAckRequest(1, [ack], []) for ack in acks])
     assert len(store.statements) == 4
+    store.statements.clear()
+    enqueue_keyed(store.transaction, [EnqueueRequest(1, [new_job(key=JobKey(f"new {n}"))]) for n in range(20)])
+    assert len([text for text in store.statements if text.startswith("SELECT")]) <= 2  # of which one reserves ids
