@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -50,13 +50,12 @@ def let_next_through(transaction: SqliteTransaction, keys: Keys, wanted: int = 0
     Args:
         transaction: the transaction.
         keys: keys of jobs that it has changed.
-        wanted: how many more jobs dequeues could take than they have found.
+        wanted: how many more jobs dequeues could take than they have found; keys for which jobs wait share them.
     """
-    turn_jobs = max(TURN_JOBS, wanted // max(sum(map(len, keys.values())), 1))
-    return sum(_let_through(transaction, queue_id, some, turn_jobs) for queue_id, some in keys.items())
+    return sum(_let_through(transaction, queue_id, some, wanted) for queue_id, some in keys.items())
 
 
-def _let_through(transaction: SqliteTransaction, queue_id: int, keys: Iterable[str], turn_jobs: int) -> int:
+def _let_through(transaction: SqliteTransaction, queue_id: int, keys: Iterable[str], wanted: int) -> int:
     """Let through jobs of keys of one queue; keys without a rate share statements."""
     count, alike = 0, []
     for key in keys:
@@ -65,11 +64,13 @@ def _let_through(transaction: SqliteTransaction, queue_id: int, keys: Iterable[s
             alike.append(key)
         else:
             count += let_paced_through(transaction, queue_id, key, rate)
-    at_once = min(turn_jobs + 1, _FIRST_READ)  # one more than is let through, to see that this is all
-    while alike:
+    at_once = min(max(TURN_JOBS, wanted) + 1, _FIRST_READ)  # one more than is let through, to see that this is all
+    found = _read_states(transaction, queue_id, alike, at_once)
+    turn_jobs = max(TURN_JOBS, wanted // max(len(found), 1))
+    while found:
         changed: dict[int, int] = {}
         again: list[str] = []
-        for key, waiting, state in _read_states(transaction, queue_id, alike, at_once):
+        for key, waiting, state in found:
             of_key = turns(state, waiting, transaction.now, turn_jobs)
             changed |= of_key
             if len(of_key) >= at_once:  # otherwise, some of the jobs that were read have to go on waiting
@@ -77,17 +78,20 @@ def _let_through(transaction: SqliteTransaction, queue_id: int, keys: Iterable[s
         if changed:
             transaction.run_many(_SET_RUN_AFTER, changed.items())
             count += let_through(changed)
-        alike, at_once = again, min(max(turn_jobs + 1, _FIRST_READ), _MOST_READ)
+        at_once = min(max(turn_jobs + 1, _FIRST_READ), _MOST_READ)
+        found = _read_states(transaction, queue_id, again, at_once)
     return count
 
 
 def _read_states(
     transaction: SqliteTransaction, queue_id: int, keys: Sequence[str], at_once: int
-) -> Iterator[tuple[str, list[KeyedJob], KeyState]]:
-    """Yield keys for which jobs wait, the first of these jobs, and the state of the key.
+) -> list[tuple[str, list[KeyedJob], KeyState]]:
+    """Return those of these keys for which jobs wait, the first of these jobs, and the state of the key.
 
     Without a limit, the jobs that run, which may be many, are not counted.
     """
+    if not keys:
+        return []
     asked = msgspec.json.encode(keys).decode()
     [(text,)] = transaction.rows(_STATES, (queue_id, transaction.now, asked, at_once))
     found = _states(text)
@@ -96,8 +100,9 @@ def _read_states(
     if limited:
         [(text,)] = transaction.rows(_RUNNING, (queue_id, msgspec.json.encode(limited).decode()))
         running = dict(zip(limited, _numbers(text), strict=True))
-    for key, waiting, pending, scheduled in found:
-        yield key, waiting, KeyState(running.get(key, 0), pending, scheduled)
+    return [
+        (key, waiting, KeyState(running.get(key, 0), pending, scheduled)) for key, waiting, pending, scheduled in found
+    ]
 
 
 class KeyLine:

@@ -245,7 +245,7 @@ def test_calls_for_jobs_with_keys_share_statements(others):
     store.statements.clear()
     found = claim_jobs(store.transaction, requests)
     assert [len(one.jobs) for one in found] == [1] * 20
-    assert len([text for text in store.statements if "SET run_after" not in text]) <= 18  # three rounds at most
+    assert len([text for text in store.statements if "SET run_after" not in text]) <= 12  # two rounds at most
     acks = [StoredAck(JobDescriptor.parse(one.jobs[0].descriptor), CLAIMS[0], "", 0, False) for one in found]
     store.statements.clear()
     ack_jobs(store.transaction, [SqliteAckRequest(1, [ack], []) for ack in acks])
