@@ -3,6 +3,7 @@
 import itertools
 import random
 
+from pinlater.model.keys import JobKey
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.records import Dequeued
 from tests.support.bench import LEASE_MS, QUEUE, new_job
@@ -89,6 +90,23 @@ def test_the_limit_is_kept_across_priorities(backend):
     backend.put(*[new_job(priority=priority) for priority in (1, 2, 3) for _ in range(4)])
     assert [name.split(":")[2] for name in backend.take_names(6)] == ["p1"] * 4 + ["p2"] * 2
     assert [name.split(":")[2] for name in backend.take_names(6)] == ["p2"] * 2 + ["p3"] * 4
+
+
+def test_a_full_dequeue_knows_whether_more_jobs_are_due(backend):
+    """Otherwise, each job of an idle queue would wake another dequeue in vain."""
+    later = backend.clock.now_ms + 5000
+    backend.put(*[new_job(priority=priority) for priority in (1, 2, 2)], new_job(priority=3, run_after_ms=later))
+    told = []
+    for limit in (1, 1, 1):
+        found = backend.dequeue_jobs(QUEUE, limit, backend.claim(), want_next_due=True)
+        told.append((len(found.jobs), found.has_more, found.next_due_ms))
+    assert told == [(1, True, None), (1, True, None), (1, False, later)]
+
+
+def test_a_full_dequeue_of_a_key_knows_that_the_next_job_is_through(backend):
+    backend.put(*[new_job(key=JobKey("a"))] * 2)
+    found = [backend.dequeue_jobs(QUEUE, 1, backend.claim(), want_next_due=True) for _ in range(2)]
+    assert [(len(one.jobs), one.has_more, one.next_due_ms) for one in found] == [(1, True, None), (1, False, None)]
 
 
 def test_the_next_due_time_is_told_when_asked_for(backend):

@@ -14,14 +14,12 @@ from pinlater.server.backends.sqlite.claimable import Claimable, walk_claimable
 from pinlater.server.backends.sqlite.key_rates import count_starts
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES, by_ids
-from pinlater.server.backends.sqlite.transaction import SqliteTransaction
+from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
 _CLAIM = by_ids("claim_jobs")
 _CLAIM_OF_MANY = QUERIES["claim_jobs_of_many"]
 _CLAIMED = QUERIES["claimed_of_queue"]
-_NEXT_DUE = QUERIES["next_due"]
-
-_BEGINNING_OF_TIME = -(2**63)
+_FIRST_PENDING = QUERIES["first_pending"]
 
 _MAX_GROUPED_JOBS = 10
 _MAX_GROUPED_BYTES = 1 << 20
@@ -48,8 +46,11 @@ def claim_jobs(transaction: SqliteTransaction, requests: Sequence[SqliteClaimReq
         results = [_claim_one(transaction, requests[0], turns)]
     else:
         results = _claim_many(transaction, requests, turns)
-    turns.end()
-    return results
+    let_through = turns.end()
+    return [
+        found._replace(next_due_ms=None, has_more=True) if request.queue_id in let_through and found.jobs else found
+        for request, found in zip(requests, results, strict=True)
+    ]
 
 
 def _claim_many(
@@ -106,25 +107,43 @@ def _claim_shared(
 ) -> list[Dequeued]:
     """Claim for several dequeues of a queue, for each what it would get in its turn."""
     queue_id, prefixes = requests[0][:2]
-    shares = [_Share(request) for request in requests]
+    shares, is_cut = [_Share(request) for request in requests], False
     while wanted := sum(share.wanted for share in shares):
         found = list(
             walk_claimable(
                 transaction.rows, queue_id, prefixes, transaction.now, limit=wanted, max_bytes=_MAX_GROUPED_BYTES
             )
         )
-        turns.record(queue_id, _hand_out(transaction, found, shares))
-        is_cut = any(jobs.is_cut for _, jobs in found)
+        claimed = _hand_out(transaction, found, shares)
+        turns.record(queue_id, claimed)
+        is_cut = any(jobs.is_cut for _, jobs in found) or len(claimed) < sum(len(jobs.ids) for _, jobs in found)
         wanted = sum(share.wanted for share in shares)
         if wanted and not is_cut and not turns.let_next_through(queue_id, wanted):
             break
-    due = None
-    if any(share.wanted and share.request.want_next_due for share in shares):
-        due = _next_due(transaction, requests[0])
-    return [
-        Dequeued(share.jobs, due if share.wanted and share.request.want_next_due else None, has_more=not share.wanted)
-        for share in shares
-    ]
+    rest = _rest(transaction, requests[0], is_cut=is_cut)
+    return [rest.after(share.request, share.jobs, is_full=not share.wanted) for share in shares]
+
+
+class _Rest(NamedTuple):
+    """What claims have left.
+
+    Attributes:
+        is_due: whether other jobs are due.
+        next_due_ms: when the next job falls due if none is.
+    """
+
+    is_due: bool
+    next_due_ms: int | None
+
+    def after(self, request: SqliteClaimRequest, jobs: list[DequeuedJob], *, is_full: bool) -> Dequeued:
+        """Return the result of a dequeue; ``is_full``: it takes no more jobs."""
+        return Dequeued(jobs, self.next_due_ms if request.want_next_due else None, has_more=is_full and self.is_due)
+
+
+def _rest(transaction: SqliteTransaction, request: SqliteClaimRequest, *, is_cut: bool) -> _Rest:
+    """Return what claims of a queue have left; ``is_cut``: jobs that are due are known to be among it."""
+    first = None if is_cut else first_pending(transaction, request)
+    return _Rest(True, None) if is_cut or (first is not None and first <= transaction.now) else _Rest(False, first)
 
 
 def _hand_out(
@@ -157,10 +176,10 @@ def _claim_one(transaction: SqliteTransaction, request: SqliteClaimRequest, turn
             return Dequeued([], None, has_more=False, is_held=True)
         limit = min(limit, free)
     jobs, is_cut = _claim_due(transaction, request, limit, turns)
-    if is_cut or len(jobs) >= limit:
-        is_held = limit < request.limit
-        return Dequeued(jobs, None, has_more=not is_held, is_held=is_held)
-    return Dequeued(jobs, _next_due(transaction, request) if request.want_next_due else None, has_more=False)
+    is_full = is_cut or len(jobs) >= limit
+    if is_full and limit < request.limit:
+        return Dequeued(jobs, None, has_more=False, is_held=True)
+    return _rest(transaction, request, is_cut=is_cut).after(request, jobs, is_full=is_full)
 
 
 def _claim_due(
@@ -226,25 +245,12 @@ class _Turns:
             count_starts(self._transaction, queue_id, claimed)
         return let_next_through(self._transaction, keys, wanted)
 
-    def end(self) -> None:
-        """Let through the jobs of all queues whose turn it is."""
-        for queue_id in tuple(self._claimed):
-            self.let_next_through(queue_id)
-
-
-def _next_due(transaction: SqliteTransaction, request: SqliteClaimRequest) -> int | None:
-    return _first_after(transaction, request, transaction.now)
+    def end(self) -> set[int]:
+        """Let through the jobs of all queues whose turn it is; return the ids of the queues that have any."""
+        return {queue_id for queue_id in tuple(self._claimed) if self.let_next_through(queue_id)}
 
 
 def first_pending(transaction: SqliteTransaction, request: SqliteClaimRequest) -> int | None:
     """Return when the first PENDING job of a dequeue's queue falls or fell due; None if none is PENDING."""
-    return _first_after(transaction, request, _BEGINNING_OF_TIME)
-
-
-def _first_after(transaction: SqliteTransaction, request: SqliteClaimRequest, after: int) -> int | None:
-    due = [
-        row[0]
-        for priority in range(1, len(request.prefixes) + 1)
-        for row in transaction.rows(_NEXT_DUE, (request.queue_id, after, priority))
-    ]
-    return min(due, default=None)
+    [(due,)] = transaction.rows(_FIRST_PENDING, (request.queue_id, id_list(range(1, len(request.prefixes) + 1))))
+    return int(due) if due is not None else None

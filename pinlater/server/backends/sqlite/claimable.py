@@ -30,7 +30,7 @@ class Claimable(NamedTuple):
     """Jobs of one priority in their order, one list per column.
 
     Attributes:
-        is_cut: whether the next job did not fit into the answer.
+        is_cut: whether another job of the priority is due, which is one too many or did not fit into the answer.
     """
 
     ids: list[int]
@@ -72,19 +72,25 @@ def walk_claimable(
     """
     wanted, room, at_least = limit, max_bytes, int(is_first)
     for priority, prefix in enumerate(prefixes, 1):
-        [columns] = rows(_CLAIMABLE, (queue_id, now, priority, wanted))
+        [columns] = rows(_CLAIMABLE, (queue_id, now, priority, wanted + 1))  # one more, to see whether this is all
         if columns[0] is None:
             continue
-        found = _fitting(Claimable._make([*map(_numbers, columns), False]), room, at_least)
+        found = _fitting(Claimable._make([*map(_numbers, columns), False]), wanted, room, at_least)
         yield prefix, found
         wanted, room, at_least = wanted - len(found.ids), room - found.bytes_taken, 0
         if found.is_cut or wanted <= 0:
             return
 
 
-def _fitting(found: Claimable, room_bytes: int, at_least: int) -> Claimable:
+def _fitting(found: Claimable, wanted: int, room_bytes: int, at_least: int) -> Claimable:
+    if len(found.ids) > wanted:
+        found = _cut(found, wanted)
     if found.bytes_taken <= room_bytes:
         return found
     filled = accumulate(size + JOB_OVERHEAD_BYTES for size in found.sizes)
     fitting = max(sum(total <= room_bytes for total in filled), at_least)
-    return Claimable._make([*(column[:fitting] for column in found[:-1]), fitting < len(found.ids)])
+    return _cut(found, fitting) if fitting < len(found.ids) else found
+
+
+def _cut(found: Claimable, count: int) -> Claimable:
+    return Claimable._make([*(column[:count] for column in found[:-1]), True])

@@ -20,7 +20,7 @@ def enqueue_and_claim(transaction: SqliteTransaction, requests: Sequence[Any]) -
     """Carry out one enqueue and one dequeue; a job that the dequeue would get anyway is stored as claimed.
 
     That takes one insertion instead of an insertion, a search, an update and a read of the body. The results are those
-    of ``enqueue`` and ``claim_jobs``, except that a dequeue that gets all it wants also learns that there are no more.
+    of ``enqueue`` and ``claim_jobs``.
     """
     enqueuing, dequeue = requests
     if _may_be_claimed(enqueuing, dequeue):

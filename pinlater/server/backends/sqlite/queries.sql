@@ -244,11 +244,15 @@ WHERE jobs.id = wanted.id
 -- All bodies joined, in the order of the ids: ?1 ids as a JSON list.
 SELECT CAST(group_concat(body, '') AS BLOB) FROM json_each(?1) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 
--- name: next_due
--- When the next job of a priority falls due. ?3 priority.
-SELECT run_after FROM jobs
-WHERE state = 0 AND queue_id = ?1 AND priority = ?3 AND run_after > ?2
-ORDER BY run_after LIMIT 1
+-- name: first_pending
+-- When the first PENDING job of a queue falls or fell due: ?2 all priorities as a JSON list.
+SELECT min(due) FROM (
+    SELECT (
+        SELECT run_after FROM jobs INDEXED BY jobs_pending
+        WHERE state = 0 AND queue_id = ?1 AND priority = levels.value
+        ORDER BY run_after LIMIT 1
+    ) AS due FROM json_each(?2) AS levels
+)
 
 -- name: first_due
 -- When the first job of each queue falls due, as a JSON list of ids and times: ?1 ids of queues, ?2 all priorities, as
