@@ -241,12 +241,10 @@ class _WatchedRunner(Runner):
         """The exception that decided the outcome of the last run; None: there was none."""
         return None if self.ended is None else self.ended.reason
 
-    def _attempt(
-        self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
-    ) -> RunnersOutcome | None:
+    def _attempt(self, context: RunContext, now_ns: int) -> RunnersOutcome | None:
         self.context = context
-        attempt = partial(super()._attempt, job, context, batch, position, now_ns)
-        return _without_loop(attempt) if iscoroutinefunction(job.run) else attempt()
+        attempt = partial(super()._attempt, context, now_ns)
+        return _without_loop(attempt) if iscoroutinefunction(context.job.run) else attempt()
 
     def close(self) -> None:
         _without_loop(super().close)

@@ -44,28 +44,28 @@ class BodyContext(ClaimedContext):
     tick_started_ms: int | None = None
     status_note = ""
     has_unsent_reports = False
-    _job: Job
+    job: Job
     _services: RunServices
     _saver: Saver
     _last_body: bytes
     _body_when_interrupted = b""
 
     def _running_job(self) -> Job:
-        return self._job
+        return self.job
 
     @cached_property
     def _metadata(self) -> BodyMetadata:  # type: ignore[override] # read when it is needed
-        return BodyMetadata() if isinstance(self._job, RawJob) else read_metadata(self._last_body)
+        return BodyMetadata() if isinstance(self.job, RawJob) else read_metadata(self._last_body)
 
     @cached_property
     def _slept(self) -> dict[str, int]:
         """The sleeps that were over when this attempt began."""
-        return read_metadata(self._batch.bodies[self._position]).sleeps
+        return read_metadata(self.batch.bodies[self.position]).sleeps
 
     @cached_property
     def _unknown_fields(self) -> bytes:
         """Fields of the body that only another version of the class reads; saved bodies keep them."""
-        return encoded_unknown_fields(self._job, self._last_body)
+        return encoded_unknown_fields(self.job, self._last_body)
 
     @property
     def saga_mark(self) -> SagaMark | None:
@@ -141,7 +141,7 @@ class BodyContext(ClaimedContext):
             metadata.recurrence = msgspec.structs.replace(metadata.recurrence, has_begun=True)
 
     def _body_with(self, metadata: BodyMetadata) -> bytes:
-        return encode_body(self._job, metadata, self._unknown_fields)
+        return encode_body(self.job, metadata, self._unknown_fields)
 
     def body_after(self, why: JobInterrupted) -> bytes:
         """Return the body that an interrupted job resumes from.
@@ -154,7 +154,7 @@ class BodyContext(ClaimedContext):
         if not why.was_swallowed:
             return self.body()
         body = self._body_when_interrupted
-        return body if isinstance(self._job, RawJob) else replace_metadata(body, self._metadata)
+        return body if isinstance(self.job, RawJob) else replace_metadata(body, self._metadata)
 
     def body_of_next_run(self, due_ms: int) -> bytes:
         """Return the body of the next run, which is due at epoch milliseconds ``due_ms``.

@@ -13,13 +13,13 @@ class ClaimedContext(WorkflowContext):
     The keeper, or whoever learns of it first, marks the job in the claim table; one look there is all that a job pays.
     """
 
-    _batch: DequeuedBatch
-    _position: int
+    batch: DequeuedBatch
+    position: int
 
     @property
     def is_lost(self) -> bool:
         """Whether the claim was lost, as far as known."""
-        return self._batch.is_lost(self._position)
+        return self.batch.is_lost(self.position)
 
     @property
     def is_undoing_cancelled(self) -> bool:
@@ -30,11 +30,11 @@ class ClaimedContext(WorkflowContext):
     @property
     def is_cancelled(self) -> bool:
         """Whether the job was cancelled; see ``JobContext.is_cancelled``."""
-        return self._batch.is_cancelled(self._position)
+        return self.batch.is_cancelled(self.position)
 
     def go_on(self) -> None:
         """Raise the interruption if the attempt was ended before, the claim was lost or the job was cancelled."""
-        if self._batch.area.stop_ns[self._position]:
+        if self.batch.area.stop_ns[self.position]:
             self.check_stop()
         super().go_on()
 
@@ -61,7 +61,7 @@ class ClaimedContext(WorkflowContext):
 
         If it was not, it ended before it noticed a cancellation; only a lost claim still counts then.
         """
-        if self.interruption is None and not self._batch.is_told:
+        if self.interruption is None and not self.batch.is_told:
             self.check_claim()
         else:
             self.check_stop()

@@ -65,13 +65,14 @@ class RunContext(BodyContext):
     """Context of one attempt of one job.
 
     Args:
-        job: the record, as it was decoded.
-        batch: the job's batch.
-        position: its position there.
+        job, batch, position: see below.
         saver: sends checkpoints.
         services: what the contexts of a runner share.
 
     Attributes:
+        job: the record.
+        batch: the job's batch.
+        position: its position there.
         next_run: when the job runs again if it succeeds; ``reschedule`` replaces what was planned.
         result: the encoded result of the job, if one is stored.
         may_have_metadata: whether the body may have metadata.
@@ -101,9 +102,9 @@ class RunContext(BodyContext):
         self.attempt: int = allowed - metadata.attemptsRemaining + 1
         self.descriptor: str = batch.descriptors[position]
         self.thread = get_ident()
-        self._job = job
-        self._batch = batch
-        self._position = position
+        self.job = job
+        self.batch = batch
+        self.position = position
         self._saver = saver
         self._services = services
         self._last_body = body = batch.bodies[position]
@@ -129,7 +130,7 @@ class RunContext(BodyContext):
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:  # type: ignore[override]
         """Return a logger whose lines carry the job."""
-        return JobLog(logging.getLogger(type(self._job).__module__), self.log_fields)
+        return JobLog(logging.getLogger(type(self.job).__module__), self.log_fields)
 
     @property
     def log_fields(self) -> dict[str, object]:
@@ -137,7 +138,7 @@ class RunContext(BodyContext):
         return {
             "descriptor": self.descriptor,
             "queue": self.queue,
-            "class": self._job.job_options.name,
+            "class": self.job.job_options.name,
             "attempt": self.attempt,
             "attempts_allowed": self.attempts_allowed,
             **trace_log_fields(self.trace_context),
@@ -160,7 +161,7 @@ class RunContext(BodyContext):
 
     def checkpoint(self, *, flush: bool = False) -> None:
         """Save the record; see ``JobContext.checkpoint``."""
-        if self.interruption is not None or self._batch.area.stop_ns[self._position]:
+        if self.interruption is not None or self.batch.area.stop_ns[self.position]:
             self.go_on()
             self.begin_unless_something_to_undo_is_ahead()
         if self._saver.is_draining:
@@ -182,7 +183,7 @@ class RunContext(BodyContext):
 
     def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
         """Iterate from the cursor on; see ``JobContext.iterate``."""
-        return iterate(self._job, items, cursor, self.go_on, self.checkpoint)
+        return iterate(self.job, items, cursor, self.go_on, self.checkpoint)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Report progress; see ``JobContext.progress``."""
@@ -249,7 +250,7 @@ class RunContext(BodyContext):
 
     @property
     def _created_at_ms(self) -> int | None:
-        created_at_ms: int | None = self._batch.metadata[self._position].createdAtTimestampMillis
+        created_at_ms: int | None = self.batch.metadata[self.position].createdAtTimestampMillis
         return created_at_ms
 
     @cached_property
@@ -278,7 +279,7 @@ class RunContext(BodyContext):
     @property
     def scheduled_for(self) -> datetime | None:
         """Return the moment that this run was scheduled for; see ``JobContext.scheduled_for``."""
-        again, schedule = self._metadata.recurrence, self._job.job_options.schedule
+        again, schedule = self._metadata.recurrence, self.job.job_options.schedule
         zone = UTC if schedule is None else schedule.zone
         return None if again is None else datetime.fromtimestamp(again.due_ms / 1000, zone)
 
@@ -299,18 +300,19 @@ class RunContext(BodyContext):
         seconds = self.options.give_up_after
         if seconds is None or ((mark := self.saga_mark) is not None and mark.why):  # it is undone, however late
             return inf
-        again = self._again
+        again = self.recurrence
         began_ms = self._created_at_ms if again is None else again.due_ms
         return inf if began_ms is None else began_ms + 1000 * seconds  # the original's server does not tell
 
     @property
     def is_periodic(self) -> bool:
         """Whether the job is periodic."""
-        return self._again is not None and bool(self._again.schedule)
+        return self.recurrence is not None and bool(self.recurrence.schedule)
 
     @cached_property
-    def _again(self) -> Recurrence | None:
-        return read_recurrence(self._batch.bodies[self._position]) if self.may_have_metadata else None
+    def recurrence(self) -> Recurrence | None:
+        """What the job was rescheduled with, or enqueued with as a periodic one; None for other jobs."""
+        return read_recurrence(self.batch.bodies[self.position]) if self.may_have_metadata else None
 
     def expired(self, what: str) -> JobExpired:
         """Return an error for the end of ``give_up_after``, whose text begins with ``what``."""
@@ -323,7 +325,7 @@ class RunContext(BodyContext):
             ResultInvalid, ResultTooLarge, ConfigError: see ``encode_result``.
         """
         if self.next_run is None and self.interruption is None:
-            self.result = encode_result(self._job, returned)
+            self.result = encode_result(self.job, returned)
 
     def _count_attempts_without_spare(self) -> None:
         mark, given = self.saga_mark, self.attempts_allowed
@@ -335,7 +337,7 @@ class RunContext(BodyContext):
         if self.is_periodic:  # it has some anyway
             return SagaMark()
         given = self.attempts_allowed - self.attempt + 1 + SPARE_ATTEMPTS
-        self._batch.new_attempts = {**self._batch.new_attempts, self._position: given}
+        self.batch.new_attempts = {**self.batch.new_attempts, self.position: given}
         return SagaMark([], "", self.attempts_allowed, self.attempt, given)
 
     def ask_if_cancelled(self) -> None:
@@ -355,7 +357,7 @@ class RunContext(BodyContext):
     def _may_have_been_cancelled(self) -> bool:
         mark = self.saga_mark if OPEN_SAGA in self._last_body else None
         if mark is not None and mark.is_cancelled:
-            self._batch.mark_undoing(self._position)
+            self.batch.mark_undoing(self.position)
         return mark is not None and not mark.why
 
     def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
@@ -373,12 +375,12 @@ class RunContext(BodyContext):
             is_saved = await self._submitted(self._encoded_to_move)
             if not is_saved and keeps and not self._saver.keeps_messages:
                 is_saved = await self._submitted(self._encoded_to_move)
-        if self._batch.area.stop_ns[self._position]:
+        if self.batch.area.stop_ns[self.position]:
             self.go_on()
         return is_saved
 
     def _submitted(self, encode: Encode) -> Awaitable[bool]:
-        save = self._saver.submit(self._batch, self._position, encode, self._services.patience_seconds)
+        save = self._saver.submit(self.batch, self.position, encode, self._services.patience_seconds)
         return asyncio.wrap_future(save)
 
     def _save(self, patience_seconds: float) -> bool:
@@ -386,14 +388,14 @@ class RunContext(BodyContext):
         is_saved = self._send(encode, patience_seconds)
         if not is_saved and keeps and not self._saver.keeps_messages:
             is_saved = self._send(encode, patience_seconds)
-        if self._batch.area.stop_ns[self._position]:
+        if self.batch.area.stop_ns[self.position]:
             self.go_on()
         return is_saved
 
     def _send(self, encode: Encode, patience_seconds: float) -> bool:
         self._sent_at = time.monotonic()
         with self._while_calling(patience_seconds):
-            return self._saver.save(self._batch, self._position, encode, patience_seconds)
+            return self._saver.save(self.batch, self.position, encode, patience_seconds)
 
     def _while_calling(self, patience_seconds: float) -> AbstractContextManager[None]:
         """Return a context for a call to the server: while it waits, the job does not count as stalled."""

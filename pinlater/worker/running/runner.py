@@ -14,7 +14,7 @@ from math import inf
 from os import getpid
 from time import time
 from types import CoroutineType
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from pinlater.errors import BodyInvalid
 from pinlater.jobs.body_codec import JobCodec
@@ -23,7 +23,6 @@ from pinlater.jobs.middleware import Middleware, run_within, within
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_type import has_typed_result
 from pinlater.jobs.retry_delay import delay_ms
-from pinlater.model.body_metadata import read_recurrence
 from pinlater.worker import logs
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.ended_run import EndedRun
@@ -39,6 +38,22 @@ from pinlater.worker.session.outcome import Outcome, Result
 from pinlater.worker.session.saver import Saver
 
 log = logging.getLogger(__name__)
+
+
+class _Start(NamedTuple):
+    """What is recorded when an attempt of a class starts: the same for all of its jobs with the same options.
+
+    Attributes:
+        kind: number of the class in the claim table.
+        after_ms: delay of the next attempt if the process dies in this one.
+        is_limited: whether the time of the run is limited.
+        options: the options from which this was computed.
+    """
+
+    kind: int
+    after_ms: int
+    is_limited: bool
+    options: JobOptions
 
 
 class Runner:
@@ -87,7 +102,7 @@ class Runner:
         self._middleware = tuple(middleware)
         self._run = self._call_with_middleware if middleware else self._call
         self._pid = getpid()
-        self._start_records: dict[tuple[type[Job], int], tuple[int, int, bool, JobOptions]] = {}
+        self._starts: dict[tuple[type[Job], int], _Start] = {}
 
     def run(self, batch: DequeuedBatch, position: int, now_ns: int) -> Outcome | None:
         """Run one job; return its outcome, or None for a success without a result.
@@ -97,19 +112,18 @@ class Runner:
             position: its position there.
             now_ns: monotonic time.
         """
-        body = batch.bodies[position]
         try:
-            job = self._decode(batch.queues[position], body)
+            job = self._decode(batch.queues[position], batch.bodies[position])
             context = RunContext(job, batch, position, self._saver, self._services)
         except BodyInvalid as error:
             if not self._resets_body(batch, position):
                 return self._unreadable(batch, position, error)
         else:
-            tick = self._tick_of(job, context, body) if context.may_have_metadata else None
+            tick = self._tick_of(context) if context.may_have_metadata else None
             if tick is not None and tick.is_over:
-                self._record_start(job, context, batch, position, now_ns)  # it is counted, though it does not run
+                self._record_start(context, now_ns)  # it is counted, though it does not run
                 return tick.outcome
-            outcome = self._attempt(job, context, batch, position, now_ns)
+            outcome = self._attempt(context, now_ns)
             return outcome if tick is None else tick.after(outcome)
         return self.run(batch, position, now_ns)  # not above: it would be the context of each exception of the job
 
@@ -120,43 +134,41 @@ class Runner:
             batch.bodies[position] = body
         return body is not None
 
-    def _tick_of(self, job: Job, context: RunContext, body: bytes) -> Tick | SpentRun | None:
+    def _tick_of(self, context: RunContext) -> Tick | SpentRun | None:
         """Return the tick of a periodic job, or a ``SpentRun`` of a job without attempts left; None for other jobs."""
-        again = read_recurrence(body)
+        again = context.recurrence
         self._running.job = context  # its log lines name the job, too, though it may not run
         try:
             if again is None or not again.schedule:
                 return SpentRun(context, int(self._now() * 1000)) if is_spent(context) else None
-            tick = Tick(job, context, again, self._now)
+            tick = Tick(context, again, self._now)
             if tick.is_over and tick.outcome is not None:
                 tick.outcome = tick.after(undo_before(context, tick.outcome, int(self._now() * 1000)))
             return tick
         finally:
             self._running.job = None
 
-    def _attempt(
-        self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
-    ) -> Outcome | None:
-        is_limited = self._record_start(job, context, batch, position, now_ns)
+    def _attempt(self, context: RunContext, now_ns: int) -> Outcome | None:
+        is_limited = self._record_start(context, now_ns)
         self._running.job = context
         try:
             if context.may_have_metadata:
                 context.ask_if_cancelled()
-            if batch.area.stop_ns[position] and context.check_stop():
+            if context.batch.area.stop_ns[context.position] and context.check_stop():
                 return self._ended(context, None, now_ns)
             if is_limited:
-                run_limits = self._new_run_limits(context, batch, position, now_ns)
+                run_limits = self._new_run_limits(context, now_ns)
                 if run_limits is None:
                     return self._ended_run(context, now_ns).outcome_of(context.expired("it was not run, since"))
-                self._limits.run(run_limits, partial(copy_context().run, self._run, job, context))
+                self._limits.run(run_limits, partial(copy_context().run, self._run, context))
             else:
-                copy_context().run(self._run, job, context)  # so that the next job does not see what it sets there
+                copy_context().run(self._run, context)  # so that the next job does not see what it sets there
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
             return self._ended(context, error, now_ns)
         finally:
             self._running.job = None
         is_plain = context.interruption is None and context.next_run is None and context.saga_failure is None
-        is_plain = is_plain and not context.unawaited_steps and not batch.area.stop_ns[position]
+        is_plain = is_plain and not context.unawaited_steps and not context.batch.area.stop_ns[context.position]
         if is_plain and getpid() == self._pid:
             return None if context.result is None else Result(context.result)  # the fast path of nearly all jobs
         return self._ended(context, None, now_ns)
@@ -170,54 +182,51 @@ class Runner:
     def _ended_run(self, context: RunContext, started_ns: int) -> EndedRun:
         return EndedRun(context, started_ns, self._now)
 
-    def _call(self, job: Job, context: RunContext) -> None:
-        returned = job.run(context)
+    def _call(self, context: RunContext) -> None:
+        returned = context.job.run(context)
         if returned.__class__ is CoroutineType:
             returned = self._coroutines.run(returned, context.check_stop, context.check_awaited, context.let_steps_end)
-        if returned is not None or type(job) in self._with_result:
+        if returned is not None or type(context.job) in self._with_result:
             context.record_returned(returned)
 
-    def _call_with_middleware(self, job: Job, context: RunContext) -> None:
-        if iscoroutinefunction(job.run):
-            awaited = run_within(self._middleware, job, context, context.record_returned)
+    def _call_with_middleware(self, context: RunContext) -> None:
+        if iscoroutinefunction(context.job.run):
+            awaited = run_within(self._middleware, context.job, context, context.record_returned)
             self._coroutines.run(awaited, context.check_stop, context.check_awaited)
             return
-        with within(self._middleware, job, context):
-            self._call(job, context)
+        with within(self._middleware, context.job, context):
+            self._call(context)
 
     def close(self) -> None:
         """Close the event loop that jobs have used."""
         self._coroutines.close()
 
-    def _record_start(self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int) -> bool:
+    def _record_start(self, context: RunContext, now_ns: int) -> bool:
         """Record the start in the claim table, with what recovery needs if the process dies.
 
         Returns:
             Whether the time of the run is limited.
         """
-        key, options = (type(job), context.attempt), context.options
-        record = self._start_records.get(key)
-        if record is None or record[3] is not options:
-            number, after_ms = self._numbers[job.job_options.name], delay_ms(options.backoff, context.attempt)
-            record = self._start_records[key] = (number, after_ms, options.is_limited, options)
-        kind, after_ms, is_limited, _ = record
-        area = batch.area
-        area.kinds[position], area.started_ns[position] = kind, now_ns
-        area.delays[position] = after_ms if context.attempt < context.attempts_allowed else 0
-        return is_limited
+        key, options = (type(context.job), context.attempt), context.options
+        start = self._starts.get(key)
+        if start is None or start.options is not options:
+            after_ms = delay_ms(options.backoff, context.attempt)
+            start = self._starts[key] = _Start(self._numbers[options.name], after_ms, options.is_limited, options)
+        area, position = context.batch.area, context.position
+        area.kinds[position], area.started_ns[position] = start.kind, now_ns
+        area.delays[position] = start.after_ms if context.attempt < context.attempts_allowed else 0
+        return start.is_limited
 
-    def _new_run_limits(
-        self, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
-    ) -> RunLimits | None:
+    def _new_run_limits(self, context: RunContext, now_ns: int) -> RunLimits | None:
         """Return the limits of a run that starts at monotonic ``now_ns``; None if its ``give_up_after`` is over."""
         began = now_ns / 1e9
         remaining_seconds = context.expires_ms / 1000 - self._now()
         if remaining_seconds <= 0:
             return None
-        expires_at = began + remaining_seconds
+        expires_at, area, position = began + remaining_seconds, context.batch.area, context.position
         if remaining_seconds < inf and not context.is_periodic:  # a periodic job goes on with its next tick in any case
-            batch.area.give_up_ns[position] = int(expires_at * 1e9)
-        run_limits = RunLimits(context.options, began, batch.area.kill_ns, position, expires_at)
+            area.give_up_ns[position] = int(expires_at * 1e9)
+        run_limits = RunLimits(context.options, began, area.kill_ns, position, expires_at)
         if context.options.stall_after is not None:
             context.run_limits = run_limits
         return run_limits

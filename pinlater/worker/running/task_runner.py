@@ -49,9 +49,8 @@ class TaskRunner(Runner):
 
     async def run_awaited(self, batch: DequeuedBatch, position: int, now_ns: int) -> Outcome | None:
         """Run one job; see ``run``. Each call needs a separate task."""
-        body = batch.bodies[position]
         try:
-            job = self._decode(batch.queues[position], body)
+            job = self._decode(batch.queues[position], batch.bodies[position])
             context = RunContext(job, batch, position, self._saver, self._services)
         except BodyInvalid as error:
             if not self._resets_body(batch, position):
@@ -59,46 +58,44 @@ class TaskRunner(Runner):
         else:
             if self._is_blocking(type(job)):
                 return self._unreadable(batch, position, _blocking_error(job))
-            tick = self._tick_of(job, context, body) if context.may_have_metadata else None
+            tick = self._tick_of(context) if context.may_have_metadata else None
             if tick is not None and tick.is_over:
-                self._record_start(job, context, batch, position, now_ns)  # it is counted, though it does not run
+                self._record_start(context, now_ns)  # it is counted, though it does not run
                 return tick.outcome
-            outcome = await self._attempt_awaited(job, context, batch, position, now_ns)
+            outcome = await self._attempt_awaited(context, now_ns)
             return outcome if tick is None else tick.after(outcome)
         return await self.run_awaited(batch, position, now_ns)  # see ``run``
 
-    async def _attempt_awaited(
-        self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
-    ) -> Outcome | None:
-        self._record_start(job, context, batch, position, now_ns)
+    async def _attempt_awaited(self, context: RunContext, now_ns: int) -> Outcome | None:
+        self._record_start(context, now_ns)
         logs.current_job.set(logs.CurrentJob(context))
         try:
             if context.may_have_metadata:
                 await context.ask_if_cancelled_awaited()
-            if batch.area.stop_ns[position] and context.check_stop():
+            if context.batch.area.stop_ns[context.position] and context.check_stop():
                 return self._ended(context, None, now_ns)
             if context.options.is_limited:
-                run_limits = self._new_run_limits(context, batch, position, now_ns)
+                run_limits = self._new_run_limits(context, now_ns)
                 if run_limits is None:
                     return self._ended_run(context, now_ns).outcome_of(context.expired("it was not run, since"))
-                await self._call_limited(job, context, run_limits)
+                await self._call_limited(context, run_limits)
             else:
-                await self._call_awaited(job, context)
+                await self._call_awaited(context)
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
             return self._ended(context, error, now_ns)
         return self._ended(context, None, now_ns)
 
-    async def _call_limited(self, job: Job, context: RunContext, run_limits: RunLimits) -> None:
+    async def _call_limited(self, context: RunContext, run_limits: RunLimits) -> None:
         with self._deadlines.enforce(run_limits):
-            awaited = self._call_awaited(job, context)
+            awaited = self._call_awaited(context)
             await (within(awaited, run_limits) if run_limits.is_soft else awaited)
 
-    async def _call_awaited(self, job: Job, context: RunContext) -> None:
+    async def _call_awaited(self, context: RunContext) -> None:
         if self._middleware:
-            await run_within(self._middleware, job, context, context.record_returned)
+            await run_within(self._middleware, context.job, context, context.record_returned)
             return
         try:
-            context.record_returned(await job.run(context))
+            context.record_returned(await context.job.run(context))
         except JobInterrupted:
             await context.let_steps_end()
             raise

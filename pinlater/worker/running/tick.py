@@ -12,7 +12,6 @@ import msgspec
 
 from pinlater.errors import BodyInvalid
 from pinlater.jobs.body_codec import JobCodec
-from pinlater.jobs.job import Job
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.schedule import Schedule
 from pinlater.model.body_fields import read_fields
@@ -88,7 +87,6 @@ class Tick:
     interrupts runs, and their work must not be left half done. It is then the last run of that job.
 
     Args:
-        job: the record.
         context: context of this attempt; gets the tick's number of attempts, and the next run.
         again: the recurrence that the job was enqueued or rescheduled with.
         now: returns epoch seconds of the server's clock.
@@ -98,9 +96,9 @@ class Tick:
         outcome: its outcome in that case.
     """
 
-    def __init__(self, job: Job, context: RunContext, again: Recurrence, now: Callable[[], float]) -> None:
-        options, claims, told = job.job_options, context.attempt, context.attempts_allowed
-        self._job, self._context, self._now = job, context, now
+    def __init__(self, context: RunContext, again: Recurrence, now: Callable[[], float]) -> None:
+        options, claims, told = context.job.job_options, context.attempt, context.attempts_allowed
+        self._options, self._context, self._now = options, context, now
         self.is_over = True
         self.outcome: Outcome | None = None
         change = _change_of_class(options, context.queue, again)
@@ -130,7 +128,7 @@ class Tick:
         if isinstance(outcome, Failure) and (outcome.delay_ms is None or self._context.is_last_attempt):
             return self._give_up(outcome.status, outcome.ending)
         if isinstance(outcome, Interruption) and outcome.attempts is not None:
-            own = outcome.attempts if isinstance(outcome, Undoing) else self._job.job_options.attempts
+            own = outcome.attempts if isinstance(outcome, Undoing) else self._options.attempts
             return replace(outcome, attempts=own + PERIODIC_SPARE_ATTEMPTS)
         return outcome
 
@@ -140,11 +138,11 @@ class Tick:
         if mark is not None and mark.why:  # undoing has separate attempts, perhaps more than the class allows
             return own
         # If the class allows more by now than the server was told of, that holds from the next tick on.
-        return min(self._job.job_options.attempts, own)
+        return min(self._options.attempts, own)
 
     @property
     def _claims_of_next(self) -> int:
-        return self._job.job_options.attempts + PERIODIC_SPARE_ATTEMPTS
+        return self._options.attempts + PERIODIC_SPARE_ATTEMPTS
 
     def _give_up(self, status: str, ending: str = TICK_FAILED) -> Outcome:
         """Give up this tick: keep the error in the status and schedule the next tick, unless this is the last run.
@@ -152,7 +150,7 @@ class Tick:
         A tick that the job itself has discarded is not a failure.
         """
         if self._is_last_run:
-            return Failure(status, None, ending, self._job.job_options.name)
+            return Failure(status, None, ending, self._options.name)
         due_ms = self._next.due_ms(self._now())
         is_discarded = ending == DISCARDED
         body = self._context.body_of_next_run_after_failure(due_ms, is_failure=not is_discarded)

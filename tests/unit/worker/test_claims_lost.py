@@ -47,7 +47,7 @@ class WorksLater(Job, queue="jobs", timeout=60):
 
 def lose(context):
     """Do what the keeper does, of the only job of a batch."""
-    context._batch.mark_lost(0)
+    context.batch.mark_lost(0)
 
 
 def raising(error):

@@ -67,7 +67,7 @@ class Ticks(Job, queue="jobs", every=3600):
 
 def cancel(context):
     """Do what the keeper does, of the only job of a batch."""
-    context._batch.area.mark_cancelled(0, context._batch.fetched_ns, monotonic_ns())
+    context.batch.area.mark_cancelled(0, context.batch.fetched_ns, monotonic_ns())
 
 
 def fail_in_cleanup(context):
@@ -156,7 +156,7 @@ def test_a_lost_claim_counts_more(runner):
             cancel(context)
             with contextlib.suppress(JobCancelled):
                 context.checkpoint()
-            context._batch.mark_lost(0)
+            context.batch.mark_lost(0)
             with pytest.raises(ClaimLost):
                 context.checkpoint()
 
