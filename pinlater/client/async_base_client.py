@@ -19,7 +19,7 @@ from pinlater.client.async_pool import AsyncPool
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.batch_jobs import batch_job, parts, queue_of_batch
 from pinlater.client.batches import Batcher, encoder_of_many
-from pinlater.client.jobs import encoder, queue_of
+from pinlater.client.jobs import encoder, target_queue
 from pinlater.client.retrying import CallRetries, is_retryable, shorten_wait
 from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.client.tracing_hooks import EnqueueTracer
@@ -73,7 +73,7 @@ class AsyncBaseClient(AsyncVerbs):
             EnqueueRejected: the body is too large for the server, or the key is too long.
             CallError: no answer came; the job may or may not be stored.
         """
-        target = queue_of(job, options.get("queue"))
+        target = target_queue(job, options.get("queue"))
         with self._trace_enqueue(target) as trace:
             call = self._calls.enqueue_structs(target, [encoder(options, trace.trace, self._now).struct(job)])
             descriptor = (await self._execute(call))[0]

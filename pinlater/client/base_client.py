@@ -16,7 +16,7 @@ from pinlater.client.bulk import (
     BulkEnqueue,
 )
 from pinlater.client.handle import JobHandle
-from pinlater.client.jobs import encoder, queue_of
+from pinlater.client.jobs import encoder, target_queue
 from pinlater.client.pool import Pool
 from pinlater.client.retrying import CallRetries, is_retryable, shorten_wait
 from pinlater.client.servers import STORE_OUT_OF_REACH
@@ -72,7 +72,7 @@ class BaseClient(Verbs):
             EnqueueRejected: the body is too large for the server, or the key is too long.
             CallError: no answer came; the job may or may not be stored.
         """
-        target = queue_of(job, options.get("queue"))
+        target = target_queue(job, options.get("queue"))
         with self._trace_enqueue(target) as trace:
             call = self._calls.enqueue_structs(target, [encoder(options, trace.trace, self._now).struct(job)])
             descriptor = self._execute(call)[0]

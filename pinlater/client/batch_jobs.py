@@ -7,7 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from pinlater.client.batches import split_by_bytes
-from pinlater.client.jobs import JobEncoder, queue_of
+from pinlater.client.jobs import JobEncoder, target_queue
 from pinlater.jobs.batch import MESSAGE_NAME, Batch, NextJob
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job, RawJob
@@ -36,7 +36,7 @@ def batch_job(size: int, then: Job | None, on_failure: Job | None) -> Batch:
 def _next_job(job: Job | None) -> NextJob | None:
     if job is None:
         return None
-    queue, options, key = queue_of(job, None), job.job_options, key_of_class(job)
+    queue, options, key = target_queue(job, None), job.job_options, key_of_class(job)
     text, limit, is_ordered, rate = (None, None, False, None) if key is None else key
     return NextJob(
         queue,
@@ -62,7 +62,7 @@ def queue_of_batch(queue: str | None, following: Iterable[Job | None], jobs: Seq
     given = [job for job in chain(following, jobs) if job is not None]
     for job in given:
         if not isinstance(job, RawJob):
-            return queue_of(job, None)
+            return target_queue(job, None)
     if not given:
         raise ValueError("a batch without jobs, and with neither then nor on_failure, would do nothing")
     raise ValueError("a batch of raw jobs needs a queue whose workers have job classes: batch(jobs, batch_queue=…)")
@@ -74,5 +74,5 @@ def parts(jobs: Sequence[Job], parent: str, encoder: JobEncoder, most: int) -> I
         by_queue: dict[str, list[PinLaterJob]] = {}
         for position, job in enumerate(jobs[start : start + most], start):
             struct = encoder.struct(job, Parent(parent, MESSAGE_NAME, position))
-            by_queue.setdefault(encoder.queue_of(job), []).append(struct)
+            by_queue.setdefault(encoder.target_queue(job), []).append(struct)
         yield from (BatchPart(queue, some) for queue, structs in by_queue.items() for some in split_by_bytes(structs))

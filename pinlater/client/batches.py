@@ -106,7 +106,7 @@ class Batcher:
         struct = self._encoder.struct(job)
         group = self._group_of.get(type(job))
         if group is None:
-            queue = self._encoder.queue_of(job)
+            queue = self._encoder.target_queue(job)
             group = self._group_of[type(job)] = self._groups.setdefault(queue, _Group(queue))
         size = len(struct.body)  # type: ignore[arg-type] # always set
         full = [self._cut(group)] if group.jobs and group.size + size > MAX_BATCH_BYTES else []

@@ -6,12 +6,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
-from pinlater.client.polling import Patience, pauses, pick, queue_in
+from pinlater.client.polling import Patience, pauses, pick
 from pinlater.client.verbs import Verbs
 from pinlater.errors import CallUnsupported
 from pinlater.jobs.events import event_message
 from pinlater.jobs.job import Job, Result_co
 from pinlater.jobs.result_codec import decode_result, job_failed
+from pinlater.model.descriptor import queue_of
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 from pinlater.model.status import cancelled_status
@@ -113,7 +114,7 @@ class JobHandle(Generic[Result_co]):
         Raises:
             QueueNotFound: its queue does not exist.
         """
-        queue = queue_in(self.descriptor)
+        queue = queue_of(self.descriptor)
         try:
             return self._client.cancel_these(queue, [self.descriptor], status=cancelled_status(reason)) > 0
         except CallUnsupported:  # by a server of an older version
@@ -149,4 +150,4 @@ class JobHandle(Generic[Result_co]):
             QueueNotFound: its queue does not exist.
             ProtocolError: the server is one of the original service, which does not know this call.
         """
-        return self._client.run_now(queue_in(self.descriptor), [self.descriptor]) > 0
+        return self._client.run_now(queue_of(self.descriptor), [self.descriptor]) > 0

@@ -104,9 +104,9 @@ class JobEncoder:
         self._has_limits = self._policy is not None or self._wait_seconds > 0
         self._fitting: set[type[Job]] = set()
 
-    def queue_of(self, job: Job) -> str:
+    def target_queue(self, job: Job) -> str:
         """Return the queue that ``job`` goes to."""
-        return queue_of(job, self._queue)
+        return target_queue(job, self._queue)
 
     def struct(self, job: Job, parent: Parent | None = None) -> PinLaterJob:
         """Return the wire struct of ``job``; ``parent`` is the job that gets a message when it ends.
@@ -159,7 +159,7 @@ def _check_unique(key: object) -> None:
         raise ValueError("unique='' is no key; leave it out if the job has none")
 
 
-def queue_of(job: Job, queue: str | None) -> str:
+def target_queue(job: Job, queue: str | None) -> str:
     """Return the queue that ``job`` goes to: that of its class, unless an enqueue names one.
 
     Raises:

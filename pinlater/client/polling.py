@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from pinlater.client.waits import waits_text
 from pinlater.errors import JobUnfinished
-from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 from pinlater.model.status import parse_status
@@ -20,11 +19,6 @@ _SLOWEST_POLL_SECONDS = 2.0
 
 _PARKED_SECONDS = 20.0
 """How long one call may wait; then another is made, since proxies or firewalls may drop silent connections."""
-
-
-def queue_in(descriptor: str) -> str:
-    """Return the queue that a descriptor names."""
-    return JobDescriptor.parse(descriptor).queue
 
 
 def pick(found: dict[str, JobInfo], descriptor: str) -> JobInfo:

@@ -55,6 +55,16 @@ class JobDescriptor(NamedTuple):
         return tuple.__new__(cls, (queue, shard, priority, local_id))  # its constructor costs as much as the rest
 
 
+def queue_of(descriptor: str) -> str:
+    """Return the queue in a descriptor that came from a server; nothing is checked."""
+    return descriptor.partition(":")[0]
+
+
+def shard_of(descriptor: str) -> str:
+    """Return the shard in a descriptor that came from a server, such as ``s1``; nothing is checked."""
+    return descriptor.split(":", 2)[1]
+
+
 @lru_cache(maxsize=4096)  # few heads, millions of ids
 def _parse_head(head: str) -> tuple[str, str, int] | None:
     """Return queue, shard and priority; None if this is no beginning of a descriptor."""

@@ -160,4 +160,4 @@ class Outbox:
 def _row_of(encode: JobEncoder, job: Job) -> _Row:
     struct = encode.struct(job)
     options = json.dumps(stored_fields(struct), separators=(",", ":"))
-    return _Row(encode.queue_of(job), struct.body or b"", options, int(time.time() * 1000))
+    return _Row(encode.target_queue(job), struct.body or b"", options, int(time.time() * 1000))

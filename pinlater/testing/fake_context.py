@@ -212,7 +212,7 @@ class FakeContext(WorkflowContext):
             self.enqueued[use] = decoded(job, encoding.struct(job).body or b"")
             self._metadata.enqueued[use] = ""
             self._save()
-        return f"{encoding.queue_of(job)}:s1:p1:{2 + list(self.enqueued).index(use)}"
+        return f"{encoding.target_queue(job)}:s1:p1:{2 + list(self.enqueued).index(use)}"
 
     def reschedule(self, *, after: float | None = None, at: datetime | float | None = None) -> None:
         """Record when the job runs again; see ``JobContext.reschedule``."""

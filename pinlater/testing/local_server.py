@@ -14,6 +14,7 @@ from pinlater.jobs.follow_ups import KEPT_MS
 from pinlater.jobs.job import Job, check_class
 from pinlater.model.attempts import Ack, Checkpoint, ClaimedJob
 from pinlater.model.class_name import name_in
+from pinlater.model.descriptor import queue_of
 from pinlater.model.messages import ReceivedMessage
 from pinlater.protocol.internal_calls import with_stale_claims
 from pinlater.protocol.messages import PinLaterJob
@@ -171,7 +172,9 @@ class _ClientCalls:
         self._client = client
 
     def save(self, claimed: ClaimedJob, body: bytes, attempts: int | None) -> None:
-        self._client.save(_queue_of(claimed), Checkpoint(claimed.descriptor, claimed.claim, body, attempts=attempts))
+        self._client.save(
+            queue_of(claimed.descriptor), Checkpoint(claimed.descriptor, claimed.claim, body, attempts=attempts)
+        )
 
     def is_cancelled(self, claimed: ClaimedJob) -> bool:
         info = self._client.lookup([claimed.descriptor]).get(claimed.descriptor)
@@ -186,7 +189,7 @@ class _ClientCalls:
 
 def _report(client: Client, job: ClaimedJob, outcome: Outcome) -> None:
     """Report the outcome of an attempt to the server, as a worker would."""
-    queue, ending = _queue_of(job), outcome.ending
+    queue, ending = queue_of(job.descriptor), outcome.ending
     if ending is Ending.LOST:
         return
     if outcome.next_attempts is not None:
@@ -211,7 +214,3 @@ def _report(client: Client, job: ClaimedJob, outcome: Outcome) -> None:
         name = name_in(job.body) or ""
         ack = Ack(job.descriptor, job.claim, outcome.status, outcome.retry_delay, final=is_final, job=name)
         client.ack(queue, failed=[ack])
-
-
-def _queue_of(job: ClaimedJob) -> str:
-    return job.descriptor.partition(":")[0]

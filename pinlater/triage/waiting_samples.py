@@ -10,6 +10,7 @@ from typing import NamedTuple
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.errors import ProtocolError, QueueNotFound
 from pinlater.model.body_summary import SUMMARY_BYTES, summarize
+from pinlater.model.descriptor import queue_of
 from pinlater.model.jobs import JobInfo
 from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
@@ -106,7 +107,7 @@ class WaitingSampler:
             for report in workers
             for process in report.processes
             for job in process.jobs
-            if _queue_of(job.descriptor) in queues
+            if queue_of(job.descriptor) in queues
         }
         longest = [
             name for name in sorted(since_ms, key=lambda name: since_ms[name]) if at_ms - since_ms[name] >= _LONG_MS
@@ -115,7 +116,7 @@ class WaitingSampler:
         infos = await self._client.lookup(some, include_body=True, max_body_bytes=SUMMARY_BYTES) if some else {}
         found: dict[str, KeyHold] = {}
         for name in some:
-            queue, info = _queue_of(name), infos.get(name)
+            queue, info = queue_of(name), infos.get(name)
             is_settled = queue in found and not found[queue].is_usual(at_ms)
             if is_settled or info is None or info.key is None or info.state is not JobState.IN_PROGRESS:
                 continue
@@ -240,7 +241,3 @@ def _key_sample(jobs: Sequence[JobInfo], waiting: int) -> KeySample | None:
     """Return the most frequent key of some pending jobs; None if they have none."""
     keys = Counter(info.key.text for info in jobs if info.key is not None)
     return KeySample(*keys.most_common(1)[0], len(jobs), waiting) if keys else None
-
-
-def _queue_of(descriptor: str) -> str:
-    return descriptor.partition(":")[0]

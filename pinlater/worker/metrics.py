@@ -12,6 +12,7 @@ from itertools import accumulate
 
 from pinlater_supervisor import ChildExit
 
+from pinlater.model.descriptor import queue_of
 from pinlater.worker.claim_table.counters import (
     RETURNED,
     SAVED,
@@ -22,7 +23,6 @@ from pinlater.worker.claim_table.counters import (
     RunCounts,
     bucket_seconds,
 )
-from pinlater.worker.session.batch import queue_of
 from pinlater.worker.shared import Shared
 
 _SHOWN_BUCKETS = range(0, 53, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.descriptor import JobDescriptor, queue_of
 from pinlater.server.broker.parking import Caller, ParkedCall
 
 _FIRST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.1, 1.0
@@ -65,7 +65,7 @@ class Endings:
         wait = _EndWait(caller, seconds)
         caller.park(wait)
         for job in jobs:
-            self._waits.setdefault(_queue_of(job), defaultdict(set))[job].add(wait)
+            self._waits.setdefault(queue_of(job), defaultdict(set))[job].add(wait)
         left, pause = jobs, self._first
         try:
             while (left := await unfinished(left)) and not (wait.is_over or caller.is_gone):
@@ -80,7 +80,7 @@ class Endings:
 
     def _forget(self, wait: _EndWait, jobs: Iterable[str]) -> None:
         for job in jobs:
-            queue = _queue_of(job)
+            queue = queue_of(job)
             waits = self._waits[queue]
             waits[job].discard(wait)
             if not waits[job]:
@@ -93,10 +93,6 @@ class Endings:
         self._is_stopping = True
         for wait in {wait for jobs in self._waits.values() for waits in jobs.values() for wait in waits}:
             wait.end()
-
-
-def _queue_of(job: str) -> str:
-    return job.partition(":")[0]
 
 
 class _EndWait(ParkedCall):

@@ -7,10 +7,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from pinlater.model.descriptor import queue_of
 from pinlater.model.workers import QueueLoad
 from pinlater.worker.claim_table.row import ClaimRow
 from pinlater.worker.keeper.counter_growth import CounterGrowth
-from pinlater.worker.session.batch import queue_of
 from pinlater.worker.shared import Shared
 
 WINDOW_SECONDS = 60.0

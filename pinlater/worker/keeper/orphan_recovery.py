@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from pinlater.model.descriptor import queue_of, shard_of
 from pinlater.model.statistics import RunStatistics
 from pinlater.worker.claim_table.counters import CANCELLED, RETURNED, ProcessCounters
 from pinlater.worker.claim_table.exit_queue import ExitInfo, ProcessExit
@@ -23,7 +24,6 @@ from pinlater.worker.claim_table.snapshot import (
 from pinlater.worker.keeper.dead_run import DeadRun
 from pinlater.worker.keeper.failure_report import FailureReport, due_ms_after, recorded_failure, unexplained_failure
 from pinlater.worker.keeper.service_client import KeeperClient, Refusals
-from pinlater.worker.session.batch import queue_of, shard_of
 
 HeldRef = tuple[HeldBatch, HeldJob]
 

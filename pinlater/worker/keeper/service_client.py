@@ -14,12 +14,12 @@ from pinlater.client.connection import Connection
 from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.errors import CallError, QueueNotFound, ServerUnavailable, ServiceError, StaleClaims, UnknownError
 from pinlater.model.attempts import Checkpoint
+from pinlater.model.descriptor import queue_of, shard_of
 from pinlater.model.jobs import JobInfo
 from pinlater.model.statistics import RunStatistics
 from pinlater.protocol.conversion.acks import ack_structs, acks_struct
 from pinlater.protocol.internal_calls import with_stale_claims
 from pinlater.protocol.operations import Call, Calls
-from pinlater.worker.session.batch import queue_of, shard_of
 from pinlater.worker.session.connector import Connector, ignore_beat
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from math import inf
 from threading import get_ident
 from typing import Any, TypeVar, Unpack
 
-from pinlater.client.jobs import encoder, queue_of
+from pinlater.client.jobs import encoder, target_queue
 from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.errors import JobExpired, JobInterrupted, QueueNotFound
 from pinlater.jobs.body_codec import options_of
@@ -34,6 +34,7 @@ from pinlater.model.body_metadata import (
     SagaMark,
     read_recurrence,
 )
+from pinlater.model.descriptor import queue_of
 from pinlater.model.policy import may_have_policy
 from pinlater.model.progress import Progress
 from pinlater.model.trace_context import EnqueueTrace, UntracedEnqueue, read_trace_context, trace_log_fields
@@ -125,7 +126,7 @@ class RunContext(BodyContext):
     @cached_property
     def queue(self) -> str:  # type: ignore[override]
         """Return the queue that the job came from."""
-        return self.descriptor[: self.descriptor.index(":")]
+        return queue_of(self.descriptor)
 
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:  # type: ignore[override]
@@ -227,7 +228,7 @@ class RunContext(BodyContext):
         self.begin()
         key = follow_up_key(self.descriptor, self._metadata.run, use)
         set_unique_key(options, key)
-        target = queue_of(job, options.get("queue"))
+        target = target_queue(job, options.get("queue"))
         with self._sending(target) as sending:
             struct = encoder(options, sending.trace, self.server_seconds).struct(job)
             follow_up = FollowUps(target, [struct], idempotency_key(key, self._created_at_ms), self._may_repeat)

@@ -20,9 +20,10 @@ from pinlater.jobs.retry_delay import delay_ms
 from pinlater.model.backoff import DEFAULT_BACKOFF
 from pinlater.model.body_metadata import UnreadableMark, read_unreadable_mark, with_unreadable_mark
 from pinlater.model.class_name import NO_CLASS, name_in
+from pinlater.model.descriptor import queue_of
 from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.counters import UNREADABLE
-from pinlater.worker.session.batch import DequeuedBatch, queue_of
+from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.outcome import Failure, ReleasedUnknown, describe_failure
 
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 300.0

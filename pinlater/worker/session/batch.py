@@ -156,13 +156,3 @@ class DequeuedBatch:
         self._unsettled -= len(positions)
         if not self._unsettled:
             self.area.clear()
-
-
-def queue_of(descriptor: str) -> str:
-    """Return the queue in a descriptor."""
-    return descriptor[: descriptor.index(":")]
-
-
-def shard_of(descriptor: str) -> str:
-    """Return the shard in a descriptor."""
-    return descriptor.split(":", 2)[1]

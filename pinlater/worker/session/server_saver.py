@@ -12,11 +12,12 @@ from pinlater_supervisor import Child
 from pinlater.errors import CallUnsupported
 from pinlater.jobs.follow_ups import KEPT_MS
 from pinlater.model.attempts import Checkpoint
+from pinlater.model.descriptor import queue_of
 from pinlater.model.messages import ReceivedMessage
 from pinlater.protocol.internal_calls import with_stale_claims
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import SAVED, UNSAVED, CountEvent, ignore_event
-from pinlater.worker.session.batch import DequeuedBatch, queue_of
+from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.pipeline import Pipeline
 from pinlater.worker.session.saver import Encode, FollowUps, Saver, settle_save

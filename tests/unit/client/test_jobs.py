@@ -7,7 +7,7 @@ import pytest
 
 from pinlater import Client, Job, RawJob, TlsFiles
 from pinlater.client.batches import Batcher
-from pinlater.client.jobs import JobEncoder, queue_of
+from pinlater.client.jobs import JobEncoder, target_queue
 from pinlater.errors import BodyInvalid, BodyTooLarge
 
 
@@ -26,7 +26,7 @@ class Raw(RawJob, queue="raw"):
 def test_the_class_says_how_its_jobs_are_queued():
     options = JobEncoder()
     struct = options.struct(Ping(number=1))
-    assert options.queue_of(Ping()) == "pings"
+    assert options.target_queue(Ping()) == "pings"
     assert (struct.body, struct.priority, struct.numAttemptsAllowed) == (b'{"job":"Ping","number":1}', 3, 7)
     assert struct.runAfterTimestampMillis is None
 
@@ -34,7 +34,7 @@ def test_the_class_says_how_its_jobs_are_queued():
 def test_the_enqueue_may_say_otherwise():
     options = JobEncoder(queue="other", priority=1, attempts=1, run_at=12.5, status="new", unique="k")
     struct = options.struct(Ping())
-    assert options.queue_of(Ping()) == "other"
+    assert options.target_queue(Ping()) == "other"
     assert (struct.priority, struct.numAttemptsAllowed, struct.customStatus) == (1, 1, "new")
     assert struct.uniqueKey == "k"
     assert struct.runAfterTimestampMillis == 12500
@@ -183,7 +183,7 @@ def test_what_is_no_job_is_refused_with_the_right_way(value):
     with pytest.raises(TypeError, match=complaint):
         JobEncoder().struct(value)
     with pytest.raises(TypeError, match=complaint):
-        queue_of(value, None)
+        target_queue(value, None)
 
 
 def test_a_class_is_no_job():

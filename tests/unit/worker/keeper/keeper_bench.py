@@ -5,6 +5,7 @@ import time
 from collections import Counter
 
 from pinlater.client.servers import ServerSet
+from pinlater.model.descriptor import queue_of
 from pinlater.worker.claim_table.counters import SharedCounters
 from pinlater.worker.claim_table.exit_queue import ExitInfo, ExitQueue
 from pinlater.worker.claim_table.snapshot import RUNNING, SOLO_LAYOUT, Identity, team_layout
@@ -12,7 +13,6 @@ from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.keeper.lease_renewer import Keeper
 from pinlater.worker.keeper.service_client import Renewal
 from pinlater.worker.options import WorkerOptions
-from pinlater.worker.session.batch import queue_of
 from tests.unit.client.fake_server import free_address
 from tests.unit.worker.fakes import names
 
