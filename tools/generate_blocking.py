@@ -35,7 +35,7 @@ _REPLACEMENTS = (
     (r"\basyncio\.shield\((.*)\)\n", r"\1\n"),
     (r"import asyncio\n", ""),
     (r"for (\w+) in ([\w.]+):\n +yield \1\n", r"yield from \2\n"),
-    (r"\brun_steps_async\b", "run_steps"),
+    (r"\brun_plan_async\b", "run_plan"),
     (r"\bAsync(?=[A-Z])", ""),
     (r"\bclient\.async_", "client."),
 )

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 
 from pinlater.client.async_service_calls import AsyncServiceCalls
 from pinlater.client.fair_scan import FairScan, Part, fair_scan
-from pinlater.client.moving import Move, run_steps_async
+from pinlater.client.moving import Move
 from pinlater.client.periodic import PeriodicJob, PeriodicJobs, find_periodic, pause, resume
+from pinlater.client.plans import run_plan_async
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 
@@ -55,7 +56,7 @@ class AsyncVerbs(AsyncServiceCalls):
         Deep queues do not crowd out the others: each contributes the same number of jobs, if it has as many.
         """
         parts = [Part(queue, state) for queue in queues]
-        return await run_steps_async(fair_scan(self._calls, parts, limit), self._execute)
+        return await run_plan_async(fair_scan(self._calls, parts, limit), self._execute)
 
     async def periodic_jobs(self, queues: Iterable[str] = ()) -> PeriodicJobs:
         """Return the periodic jobs of some queues, or of all: when each runs next, and whether its last run failed.
@@ -63,7 +64,7 @@ class AsyncVerbs(AsyncServiceCalls):
         They are searched for among the pending and running jobs; up to 5,000 are read, with a fair share of each queue.
         """
         names = list(queues) or sorted(await self.queue_names())
-        return await run_steps_async(find_periodic(self._calls, names), self._execute)
+        return await run_plan_async(find_periodic(self._calls, names), self._execute)
 
     async def pause_periodic(self, job: PeriodicJob) -> bool:
         """Pause a periodic job until it is resumed, across restarts and deployments; return whether that changed it.
@@ -93,4 +94,4 @@ class AsyncVerbs(AsyncServiceCalls):
             QueueNotFound: the target queue does not exist, and the server has ``QUEUE_AUTO_CREATE=false``.
             ProtocolError: the server is one of the original, which cannot move jobs.
         """
-        return await run_steps_async(move.steps(self._calls, descriptors), self._execute)
+        return await run_plan_async(move.steps(self._calls, descriptors), self._execute)

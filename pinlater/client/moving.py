@@ -1,25 +1,22 @@
-"""Moves chosen jobs from one queue of a store to another, by steps that either client runs."""
+"""Moves chosen jobs from one queue of a store to another, by a plan that either client runs."""
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 from pinlater.client.batches import split_by_bytes
 from pinlater.client.kept_results import kept_name, with_results
 from pinlater.client.moved_jobs import LookupSizer, is_tied, with_unique_key
 from pinlater.client.store_time import now_ms
-from pinlater.errors import CallError, PinLaterError, ServerError
+from pinlater.errors import CallError, ServerError
 from pinlater.model.jobs import JobInfo
 from pinlater.model.messages import ReceivedMessage
 from pinlater.model.state import JobState
 from pinlater.protocol.operations import Call, Calls
 from pinlater.protocol.repeating import always, never
-
-T = TypeVar("T")
 
 HOLD_SECONDS = 10.0
 """How long a job waits in its new queue. By then it is known whether a worker claimed it in the old one."""
@@ -195,31 +192,3 @@ def _whole(calls: Calls, job: JobInfo) -> Generator[Call[Any], Any, JobInfo]:
     while page := (yield calls.read_messages(job.descriptor, name, after=messages[-1].number if messages else 0)):
         messages += page
     return with_results(job, messages)
-
-
-def run_steps(steps: Generator[Call[Any], Any, T], execute: Callable[[Call[Any]], Any]) -> T:
-    """Execute the calls that ``steps`` yields; return what it returns."""
-    advance: Callable[[], Call[Any]] = functools.partial(next, steps)
-    while True:
-        try:
-            call = advance()
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return] # a generator's own value
-        try:
-            advance = functools.partial(steps.send, execute(call))
-        except PinLaterError as error:
-            advance = functools.partial(steps.throw, error)
-
-
-async def run_steps_async(steps: Generator[Call[Any], Any, T], execute: Callable[[Call[Any]], Awaitable[Any]]) -> T:
-    """Execute the calls that ``steps`` yields with an awaited executor; return what it returns."""
-    advance: Callable[[], Call[Any]] = functools.partial(next, steps)
-    while True:
-        try:
-            call = advance()
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return] # as above
-        try:
-            advance = functools.partial(steps.send, await execute(call))
-        except PinLaterError as error:
-            advance = functools.partial(steps.throw, error)

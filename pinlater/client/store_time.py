@@ -10,7 +10,7 @@ from pinlater.errors import ProtocolError
 from pinlater.protocol.operations import Call, Calls
 
 if TYPE_CHECKING:
-    from pinlater.client.async_verbs import AsyncVerbs
+    from pinlater.client.async_service_calls import AsyncServiceCalls
     from pinlater.client.service_calls import ServiceCalls
 
 NO_CANCELLATION_MS = 2**62
@@ -38,7 +38,7 @@ def now_ms_at(client: ServiceCalls) -> int:
         return _local_ms()
 
 
-async def now_ms_of(client: AsyncVerbs, clock_ms: Callable[[], int] = _local_ms) -> int:
+async def now_ms_of(client: AsyncServiceCalls, clock_ms: Callable[[], int] = _local_ms) -> int:
     """Return the store's time as ``now_ms`` does; ``clock_ms`` tells it for an earlier server."""
     try:
         return (await client.cancelled_jobs(NO_CANCELLATION_MS)).asked_ms

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from pinlater.client.fair_scan import FairScan, Part, fair_scan
-from pinlater.client.moving import Move, run_steps
+from pinlater.client.moving import Move
 from pinlater.client.periodic import PeriodicJob, PeriodicJobs, find_periodic, pause, resume
+from pinlater.client.plans import run_plan
 from pinlater.client.service_calls import ServiceCalls
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
@@ -55,7 +56,7 @@ class Verbs(ServiceCalls):
         Deep queues do not crowd out the others: each contributes the same number of jobs, if it has as many.
         """
         parts = [Part(queue, state) for queue in queues]
-        return run_steps(fair_scan(self._calls, parts, limit), self._execute)
+        return run_plan(fair_scan(self._calls, parts, limit), self._execute)
 
     def periodic_jobs(self, queues: Iterable[str] = ()) -> PeriodicJobs:
         """Return the periodic jobs of some queues, or of all: when each runs next, and whether its last run failed.
@@ -63,7 +64,7 @@ class Verbs(ServiceCalls):
         They are searched for among the pending and running jobs; up to 5,000 are read, with a fair share of each queue.
         """
         names = list(queues) or sorted(self.queue_names())
-        return run_steps(find_periodic(self._calls, names), self._execute)
+        return run_plan(find_periodic(self._calls, names), self._execute)
 
     def pause_periodic(self, job: PeriodicJob) -> bool:
         """Pause a periodic job until it is resumed, across restarts and deployments; return whether that changed it.
@@ -93,4 +94,4 @@ class Verbs(ServiceCalls):
             QueueNotFound: the target queue does not exist, and the server has ``QUEUE_AUTO_CREATE=false``.
             ProtocolError: the server is one of the original, which cannot move jobs.
         """
-        return run_steps(move.steps(self._calls, descriptors), self._execute)
+        return run_plan(move.steps(self._calls, descriptors), self._execute)

@@ -3,7 +3,7 @@
 import pytest
 
 from pinlater.client.fair_scan import Part, fair_scan
-from pinlater.client.moving import run_steps
+from pinlater.client.plans import run_plan
 from pinlater.errors import QueueNotFound
 from pinlater.model.jobs import JobInfo, Page
 from pinlater.model.state import JobState
@@ -30,7 +30,7 @@ class Store:
 
 def scan(store, limit, *others, **options):
     parts = [Part(queue, JobState.FAILED) for queue in (*store.sizes, *others)]
-    return run_steps(fair_scan(Calls("test"), parts, limit, **options), store)
+    return run_plan(fair_scan(Calls("test"), parts, limit, **options), store)
 
 
 def sizes_in(found):
@@ -72,7 +72,7 @@ def test_it_ends_in_time_and_says_what_it_has_not_seen(monkeypatch):
         return store(call)
 
     parts = [Part(queue, JobState.FAILED) for queue in store.sizes]
-    found = run_steps(fair_scan(Calls("test"), parts, 100, seconds=4.0), execute)
+    found = run_plan(fair_scan(Calls("test"), parts, 100, seconds=4.0), execute)
     assert len(store.asked) == 4
     assert found.left_out == set(store.sizes) - set(store.asked)
 
@@ -91,4 +91,4 @@ def test_an_error_of_the_server_goes_through():
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        run_steps(fair_scan(Calls("test"), [Part("a", JobState.FAILED)], 10), refuse)
+        run_plan(fair_scan(Calls("test"), [Part("a", JobState.FAILED)], 10), refuse)
