@@ -27,13 +27,7 @@ from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_codec import encode_result
 from pinlater.jobs.run_keys import new_run_id
 from pinlater.jobs.step_deadline import StepDeadline
-from pinlater.model.body_metadata import (
-    METADATA_BYTE,
-    OPEN_SAGA,
-    Recurrence,
-    SagaMark,
-    read_recurrence,
-)
+from pinlater.model.body_metadata import METADATA_BYTE, OPEN_SAGA, Recurrence, SagaMark, read_recurrence
 from pinlater.model.descriptor import queue_of
 from pinlater.model.policy import may_have_policy
 from pinlater.model.progress import Progress
@@ -212,13 +206,7 @@ class RunContext(BodyContext):
         """Send progress and published fields, without the record, which the job may be changing; wait for no server."""
         self._send(self._encoded_reports, 0.0)
 
-    def enqueue(
-        self,
-        job: Job,
-        *,
-        name: str,
-        **options: Unpack[FollowUpOptions],
-    ) -> str:
+    def enqueue(self, job: Job, *, name: str, **options: Unpack[FollowUpOptions]) -> str:
         """Enqueue a follow-up once; see ``JobContext.enqueue``."""
         self.go_on()
         self._refuse_raw("follow-up jobs")
