@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import click
 
+from pinlater.cli.batches import BATCH_SIZE, batches, progress_bar
+from pinlater.cli.bulk_options import BulkOptions
 from pinlater.cli.done_notes import noting_number
+from pinlater.cli.job_selection import JobSelection
 from pinlater.cli.output import print_json, some_jobs
 
 if TYPE_CHECKING:
-    from pinlater.cli.job_selection import JobSelection
     from pinlater.client.client import Client
-
-T = TypeVar("T")
-
-BATCH_SIZE = 500
-"""Jobs of one call: few enough that the progress bar moves and other clients do not wait for long."""
 
 _MANY = 10_000
 """A count this high may be where the server stopped counting, so jobs are counted again when so many are done. After a
@@ -57,35 +53,31 @@ class BulkAction(NamedTuple):
         self,
         client: Client,
         selection: JobSelection,
-        limit: int | None,
+        options: BulkOptions,
         act: Callable[[list[str]], int],
         act_on_server: Callable[[int, int], int] | None = None,
-        *,
-        dry_run: bool,
-        yes: bool,
     ) -> int | None:
         """Act on the selected jobs; return how many they are, or None if the user declined.
 
         Args:
             client: client of the server.
             selection: the jobs.
-            limit: maximum number of jobs; None for all.
+            options: how many, and whether to act and to ask.
             act: acts on jobs by descriptor; returns on how many.
             act_on_server: see ``run_on_server``; used if the server filters the jobs by itself.
-            dry_run: only count the jobs.
-            yes: do not ask for confirmation.
         """
+        limit = options.limit
         if act_on_server is not None and selection.job_filter.is_for_server and selection.body_regex is None:
-            there = selection.count(client) if dry_run or not yes else 0
+            there = selection.count(client) if options.dry_run or not options.yes else 0
             number, shown = capped(there, limit), f"{capped(there, limit)} of {there}"
             run = partial(self.run_on_server, client, selection, limit, act_on_server)
         else:
             found = selection.find(client, limit)
             there = number = len(found)
             shown, run = str(number), partial(self.run_in_batches, found, act)
-        if dry_run:
+        if options.dry_run:
             return number
-        return run() if yes or self.confirm(shown if there else "", selection) else None
+        return run() if options.yes or self.confirm(shown if there else "", selection) else None
 
     def run_in_batches(self, descriptors: Sequence[str], act: Callable[[list[str]], int]) -> int:
         """Act on jobs by descriptor, batch by batch; return the number of affected jobs."""
@@ -177,34 +169,6 @@ class _DeferredInterrupt:
             click.echo("\nstopping after this batch; press ^C again to stop now", err=True)
 
 
-def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield items in lists of ``size``."""
-    rest = iter(items)
-    while part := list(itertools.islice(rest, size)):
-        yield part
-
-
-def progress_bar(length: int, label: str) -> Any:
-    """Return a progress bar, hidden if stderr is not a terminal."""
-    return click.progressbar(length=length, label=label, show_pos=True, file=sys.stderr, hidden=not sys.stderr.isatty())
-
-
 def capped(number: int, limit: int | None) -> int:
     """Return ``number``, or the limit if that is lower; None for no limit."""
     return number if limit is None else min(number, limit)
-
-
-LIMIT = click.option("--limit", type=click.IntRange(min=0), help="Maximum number of jobs.  [default: all]")
-DRY_RUN = click.option("--dry-run", is_flag=True, help="Only print the number of jobs.")
-YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-REGEX = click.option("--regex", help="Only jobs whose body matches this regular expression; the server searches.")
-
-
-def require_confirmation(*, yes: bool, dry_run: bool) -> None:
-    """Refuse a bulk action that nobody can confirm.
-
-    Raises:
-        UsageError: stdin is not a terminal, and --yes was not given.
-    """
-    if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Stdin is not a terminal, so nobody can confirm; add --yes.")

@@ -11,7 +11,7 @@ import click
 from pinlater.cli.command import Session, command
 from pinlater.cli.done_notes import noting_done
 from pinlater.cli.output import print_json, some_jobs, state_text, visible
-from pinlater.cli.retry import ATTEMPTS_OF_RETRY
+from pinlater.cli.retry_failed import ATTEMPTS_OF_RETRY
 from pinlater.client.waits import awaited_events
 from pinlater.durations import DURATION, parse_duration
 from pinlater.errors import EXIT_UNAVAILABLE, JobError, JobUnfinished, UnknownError

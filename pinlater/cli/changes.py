@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from pinlater.cli.bulk_action import batches
+from pinlater.cli.batches import batches
 from pinlater.errors import QueueNotFound
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.state import JobState

@@ -128,6 +128,8 @@ _OPTIONS = {
 with_filter = option_group("job_filter", _OPTIONS, lambda given: Filter(**given))
 """Adds the filter options to a command."""
 
+REGEX = click.option("--regex", help="Only jobs whose body matches this regular expression; the server searches.")
+
 
 def state_option(**settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the option ``--state``, which completes the names of states."""

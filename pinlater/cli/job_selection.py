@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from pinlater.cli.bulk_action import BATCH_SIZE, batches, progress_bar
+from pinlater.cli.batches import BATCH_SIZE, batches, progress_bar
 from pinlater.cli.filters import Filter
 from pinlater.cli.retrying import knows_retrying
 from pinlater.errors import PriorityNotSupported, ProtocolError, UnknownError

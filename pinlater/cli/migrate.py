@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pinlater.cli.bulk_action import progress_bar
+from pinlater.cli.batches import progress_bar
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import print_fields, print_json, some_jobs

@@ -15,9 +15,9 @@ import click
 from pinlater import __version__
 from pinlater.cli.command import CommandGroup, Session
 from pinlater.cli.lazy_commands import LazyCommands
+from pinlater.cli.suggestions import suggest_queues
 from pinlater.cli.original_options import is_original, translate
 from pinlater.cli.output import left_out, visible
-from pinlater.cli.suggestions import suggest_queues
 from pinlater.environment import unread_variables
 from pinlater.errors import (
     EXIT_CONFIG,
@@ -59,14 +59,14 @@ _COMMANDS = {
     "lookup": "pinlater.cli.inspection:lookup",
     "scan": "pinlater.cli.inspection:scan",
     "cancel": "pinlater.cli.by_descriptor:cancel",
-    "cancel-jobs": "pinlater.cli.cancel:cancel_jobs",
+    "cancel-jobs": "pinlater.cli.cancel_jobs:cancel_jobs",
     "run-now": "pinlater.cli.by_descriptor:run_now",
     "retry": "pinlater.cli.by_descriptor:retry",
     "send": "pinlater.cli.by_descriptor:send",
     "result": "pinlater.cli.by_descriptor:result",
-    "retry-failed": "pinlater.cli.retry:retry_failed",
-    "delete-jobs": "pinlater.cli.delete:delete_jobs",
-    "move-jobs": "pinlater.cli.move:move_jobs",
+    "retry-failed": "pinlater.cli.retry_failed:retry_failed",
+    "delete-jobs": "pinlater.cli.delete_jobs:delete_jobs",
+    "move-jobs": "pinlater.cli.move_jobs:move_jobs",
     "pause": "pinlater.cli.limits:pause",
     "resume": "pinlater.cli.limits:resume",
     "limit": "pinlater.cli.limits:limit",

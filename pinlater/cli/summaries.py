@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pinlater.cli.bulk_action import batches
+from pinlater.cli.batches import batches
 from pinlater.model.body_summary import SUMMARY_BYTES, BodySummary, summarize
 
 if TYPE_CHECKING:

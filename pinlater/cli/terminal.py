@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
-from pinlater.cli.keys import key_names
+from pinlater.cli.key_presses import key_names
 
 _ENTER, _LEAVE = (
     "\x1b[?1049h\x1b[?25l",

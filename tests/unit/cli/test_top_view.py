@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinlater.cli.keys import key_names
+from pinlater.cli.key_presses import key_names
 from pinlater.cli.snapshots import QueueSnapshot
 from pinlater.cli.top_view import TopView
 from pinlater.model.jobs import PartialCount

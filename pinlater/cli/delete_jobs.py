@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from pinlater.cli.bulk_action import DRY_RUN, LIMIT, REGEX, YES, BulkAction, require_confirmation
+from pinlater.cli.bulk_action import BulkAction
+from pinlater.cli.bulk_options import BulkOptions, with_bulk_options
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
-from pinlater.cli.filters import Filter, state_option, with_filter
+from pinlater.cli.filters import REGEX, Filter, state_option, with_filter
 from pinlater.cli.job_selection import JobSelection
 from pinlater.model.state import JobState
 
@@ -27,9 +28,7 @@ _DELETE = BulkAction("delete", "deleting", "deleted")
 @state_option(required=True, help="State of the jobs.")
 @with_filter
 @REGEX
-@LIMIT
-@DRY_RUN
-@YES
+@with_bulk_options
 def delete_jobs(
     session: Session,
     /,
@@ -38,9 +37,7 @@ def delete_jobs(
     state: JobState,
     job_filter: Filter,
     regex: str | None,
-    limit: int | None,
-    dry_run: bool,
-    yes: bool,
+    options: BulkOptions,
 ) -> int:
     """Delete the jobs of a queue in one state.
 
@@ -50,19 +47,17 @@ def delete_jobs(
 
     Without --yes, exit status 1 if the answer is no or there are no jobs to delete.
     """
-    require_confirmation(yes=yes, dry_run=dry_run)
+    options.require_confirmation()
     with session.client() as client:
         selection = JobSelection(queue, state, job_filter, body_regex=regex)
         number = _DELETE.carry_out(
             client,
             selection,
-            limit,
+            options,
             lambda part: client.delete_these(queue, part, state),
             lambda priority, some: client.delete_jobs(queue, state, priority=priority, limit=some),
-            dry_run=dry_run,
-            yes=yes,
         )
     if number is None:
         return 1
-    _DELETE.report(number, dry_run=dry_run, as_json=session.as_json)
+    _DELETE.report(number, dry_run=options.dry_run, as_json=session.as_json)
     return 0

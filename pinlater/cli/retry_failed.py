@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from pinlater.cli.bulk_action import DRY_RUN, LIMIT, BulkAction
+from pinlater.cli.bulk_action import BulkAction
+from pinlater.cli.bulk_options import BulkOptions, with_unasked_options
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.filters import Filter, with_filter
@@ -36,8 +37,7 @@ _RETRY = BulkAction("retry", "retrying", "retried")
 @click.option(
     "--delay", type=parse_duration, metavar=DURATION, help="Run after this time at the earliest, such as 90s or 2h."
 )
-@LIMIT
-@DRY_RUN
+@with_unasked_options
 def retry_failed(
     session: Session,
     /,
@@ -46,8 +46,7 @@ def retry_failed(
     job_filter: Filter,
     attempts: int,
     delay: float | None,
-    limit: int | None,
-    dry_run: bool,
+    options: BulkOptions,
 ) -> None:
     """Retry failed jobs: make them pending again.
 
@@ -60,15 +59,13 @@ def retry_failed(
     For single jobs, see "pinlater retry".
     """
     run_after_ms = None if delay is None else int((time.time() + delay) * 1000)
-    options: dict[str, Any] = {"attempts": attempts, "run_after_ms": run_after_ms}
+    change: dict[str, Any] = {"attempts": attempts, "run_after_ms": run_after_ms}
     with session.client() as client:
         number = _RETRY.carry_out(
             client,
             JobSelection(queue, JobState.FAILED, job_filter),
-            limit,
-            lambda part: client.retry_these(queue, part, **options),
-            lambda priority, some: client.retry_failed(queue, priority=priority, limit=some, **options),
-            dry_run=dry_run,
-            yes=True,
+            options,
+            lambda part: client.retry_these(queue, part, **change),
+            lambda priority, some: client.retry_failed(queue, priority=priority, limit=some, **change),
         )
-    _RETRY.report(number or 0, dry_run=dry_run, as_json=session.as_json)
+    _RETRY.report(number or 0, dry_run=options.dry_run, as_json=session.as_json)

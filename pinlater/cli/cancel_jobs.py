@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from pinlater.cli.bulk_action import DRY_RUN, LIMIT, REGEX, YES, BulkAction, require_confirmation
+from pinlater.cli.bulk_action import BulkAction
+from pinlater.cli.bulk_options import BulkOptions, with_bulk_options
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
-from pinlater.cli.filters import Filter, with_filter
+from pinlater.cli.filters import REGEX, Filter, with_filter
 from pinlater.cli.job_selection import JobSelection
 from pinlater.model.state import JobState
 from pinlater.model.status import cancelled_status
@@ -29,9 +30,7 @@ _STATES = {"pending": JobState.PENDING, "in-progress": JobState.IN_PROGRESS}
 @with_filter
 @REGEX
 @click.option("--reason", default="", help="Text for the status of the jobs.")
-@LIMIT
-@DRY_RUN
-@YES
+@with_bulk_options
 def cancel_jobs(
     session: Session,
     /,
@@ -41,9 +40,7 @@ def cancel_jobs(
     job_filter: Filter,
     regex: str | None,
     reason: str,
-    limit: int | None,
-    dry_run: bool,
-    yes: bool,
+    options: BulkOptions,
 ) -> int:
     """Cancel the jobs of a queue in one state, and their children.
 
@@ -53,19 +50,17 @@ def cancel_jobs(
 
     Without --yes, exit status 1 if the answer is no or there are no jobs to cancel.
     """
-    require_confirmation(yes=yes, dry_run=dry_run)
+    options.require_confirmation()
     status = cancelled_status(reason)
     with session.client() as client:
         selection = JobSelection(queue, _STATES[state], job_filter, body_regex=regex)
         number = _CANCEL.carry_out(
             client,
             selection,
-            limit,
+            options,
             lambda part: client.cancel_these(queue, part, status=status),
-            dry_run=dry_run,
-            yes=yes,
         )
     if number is None:
         return 1
-    _CANCEL.report(number, dry_run=dry_run, as_json=session.as_json)
+    _CANCEL.report(number, dry_run=options.dry_run, as_json=session.as_json)
     return 0

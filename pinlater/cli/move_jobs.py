@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from pinlater.cli.bulk_action import DRY_RUN, LIMIT, YES, BulkAction, require_confirmation
+from pinlater.cli.bulk_action import BulkAction
+from pinlater.cli.bulk_options import BulkOptions, with_bulk_options
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.filters import Filter, with_filter
@@ -36,9 +37,7 @@ _MOVE = BulkAction("move", "moving", "moved")
 @click.option(
     "--attempts", type=click.IntRange(min=1), help="Attempts for each failed job; implies --retry.  [default: 1]"
 )
-@LIMIT
-@DRY_RUN
-@YES
+@with_bulk_options
 def move_jobs(
     session: Session,
     /,
@@ -49,9 +48,7 @@ def move_jobs(
     job_filter: Filter,
     retry: bool,
     attempts: int | None,
-    limit: int | None,
-    dry_run: bool,
-    yes: bool,
+    options: BulkOptions,
 ) -> int:
     """Move pending or failed jobs to another queue of the server.
 
@@ -69,7 +66,7 @@ def move_jobs(
     """
     if (retry or attempts) and state != "failed":
         raise click.UsageError("--retry and --attempts are for failed jobs; add --state failed.")
-    require_confirmation(yes=yes, dry_run=dry_run)
+    options.require_confirmation()
     from pinlater.client.moving import Move
 
     selection = JobSelection(queue, JobState[state.upper()], job_filter)
@@ -77,12 +74,13 @@ def move_jobs(
     with session.client() as client:
         if to not in client.queue_names():
             raise QueueNotFound(f"there is no queue {to!r}; create it first (pinlater create-queue {to})")
-        found = selection.find_in_order(client, limit)
-        if not (dry_run or yes) and not _MOVE.confirm(str(len(found)) if found else "", selection, to):
+        found = selection.find_in_order(client, options.limit)
+        if not (options.dry_run or options.yes) and not _MOVE.confirm(str(len(found)) if found else "", selection, to):
             return 1
-        if not dry_run:
+        if not options.dry_run:
             _MOVE.run_in_batches(found, lambda part: client.move_these(move, part))
-    _MOVE.report(len(found) if dry_run else move.moved, dry_run=dry_run, as_json=session.as_json, left=move.left)
+    number = len(found) if options.dry_run else move.moved
+    _MOVE.report(number, dry_run=options.dry_run, as_json=session.as_json, left=move.left)
     if move.left:
         reason = (
             f"claimed or changed in the meantime, {to} has a job with the same unique key, they have called other jobs "
