@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinlater.cli.suggestions import COMMANDS_ELSEWHERE
+from pinlater.cli.commands_elsewhere import COMMANDS_ELSEWHERE
 from pinlater.durations import DURATION, Duration
 from pinlater.model.state import JobState
 

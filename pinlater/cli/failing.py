@@ -8,8 +8,8 @@ import click
 
 from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
+from pinlater.cli.missing_queues import refuse_missing
 from pinlater.cli.output import group_json, moment, print_json, visible
-from pinlater.cli.suggestions import refuse_missing
 from pinlater.cli.tables import Table
 from pinlater.model.state import JobState
 

@@ -9,8 +9,8 @@ import click
 
 from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
+from pinlater.cli.missing_queues import refuse_missing
 from pinlater.cli.output import duration, job_json, moment, print_json, visible
-from pinlater.cli.suggestions import refuse_missing
 from pinlater.cli.tables import Table
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import click
 from pinlater import __version__
 from pinlater.cli.command import CommandGroup, Session
 from pinlater.cli.lazy_commands import LazyCommands
-from pinlater.cli.suggestions import suggest_queues
+from pinlater.cli.missing_queues import suggest_queues
 from pinlater.cli.original_options import is_original, translate
 from pinlater.cli.output import left_out, visible
 from pinlater.environment import unread_variables
