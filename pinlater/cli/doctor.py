@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,17 +11,15 @@ from click.core import ParameterSource
 
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
-from pinlater.cli.output import moment, print_json, visible
+from pinlater.cli.findings import print_findings, print_not_told
+from pinlater.cli.output import print_json
 from pinlater.durations import DURATION, Duration
 from pinlater.errors import EXIT_UNAVAILABLE, ServerError
 
 if TYPE_CHECKING:
-    from pinlater.triage.findings import Finding, Severity
+    from pinlater.triage.findings import Severity
     from pinlater.triage.readings import Readings
 
-_WRAPPER = textwrap.TextWrapper(80, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
-"""Keeps options such as ``--unknown-after`` in one piece, so that they can be copied."""
-_MOST_OF_A_KIND = 5
 _LEVELS = ("notice", "warning", "critical")
 
 
@@ -151,7 +147,7 @@ async def _look_once(session: Session, queues: Sequence[str], admin: str | None,
     if session.as_json:
         print_json({"findings": [finding.to_json() for finding in findings], "not_told": not_told})
     else:
-        _print_findings(findings)
+        print_findings(findings)
         print_not_told(not_told)
         if readings is not None and not findings:
             unseen = "; add --admin to have the store's disk and speed checked, too" if admin is None else ""
@@ -160,35 +156,6 @@ async def _look_once(session: Session, queues: Sequence[str], admin: str | None,
     if any(finding.severity.is_at_least(least) for finding in findings):
         return 1
     return EXIT_UNAVAILABLE if readings is None or readings.unchecked else 0
-
-
-def print_not_told(missing: Sequence[str]) -> None:
-    """Print to stderr what could not be read."""
-    for each in missing:
-        click.echo(f"not looked at: {visible(each)}", err=True)
-
-
-def _print_findings(findings: Sequence[Finding]) -> None:
-    """Print the first findings of each kind."""
-    seen = Counter[str]()
-    for finding in findings:
-        seen[finding.kind] += 1
-        if seen[finding.kind] <= _MOST_OF_A_KIND:
-            print_finding(finding)
-    for kind, number in seen.items():
-        if number > _MOST_OF_A_KIND:
-            click.echo(f"{number - _MOST_OF_A_KIND} more of the kind {kind}; --json has them")
-
-
-def print_finding(finding: Finding) -> None:
-    """Print a finding as a paragraph of at most 80 columns, with control characters escaped."""
-    since = "" if finding.group_id is None else f" The first failure was at {moment(finding.since_ms)}."
-    click.echo(f"{finding.severity.value.upper()}  {visible(finding.title)}")
-    for text in (f"{finding.sentence}{since}", finding.advice):
-        click.echo(_WRAPPER.fill(visible(text)))
-    if finding.command:
-        click.echo(f"    {visible(finding.command)}")
-    click.echo()
 
 
 def _seen(readings: Readings) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 import click
 
 from pinlater.cli.command import Session
-from pinlater.cli.doctor import print_not_told
 from pinlater.cli.examination import Examination
+from pinlater.cli.findings import print_not_told
 from pinlater.cli.notifications import AlertSender
 from pinlater.cli.output import print_json, visible
 from pinlater.errors import PinLaterError, QueueNotFound

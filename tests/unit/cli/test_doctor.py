@@ -9,8 +9,9 @@ import time
 
 import pytest
 
-from pinlater.cli import doctor, doctor_watch, examination
+from pinlater.cli import doctor_watch, examination
 from pinlater.cli.command import Session
+from pinlater.cli.findings import print_findings
 from pinlater.cli.metrics_page import checked_url
 from pinlater.errors import NoHealthyShards
 from pinlater.protocol.messages import PinLaterCancelledJobs, PinLaterQueueSettings, PinLaterScanJobsResponse
@@ -52,7 +53,7 @@ def test_it_says_what_is_wrong_and_what_to_do(tool_run, server):
 def test_lines_are_not_broken_within_an_option(capsys):
     for length in range(60, 80):
         advice = f"{'x' * length} --unknown-after is longer"
-        doctor.print_finding(Finding(Kind.PAUSED, Severity.WARNING, "email", "Paused", "It is.", advice))
+        print_findings([Finding(Kind.PAUSED, Severity.WARNING, "email", "Paused", "It is.", advice)])
     assert capsys.readouterr().out.count("--unknown-after") == 20
 
 
