@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from pinlater.jobs.loader import load_hooks
 from pinlater.worker.options import WorkerOptions
-from pinlater.worker.session.outcome import describe_error
+from pinlater.worker.session.failure_text import describe_error
 
 log = logging.getLogger(__name__)
 

@@ -31,16 +31,8 @@ from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.running.mismatch import REASONS
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.undoing import has_undone, undo_first
-from pinlater.worker.session.outcome import (
-    Failure,
-    Interruption,
-    LostClaim,
-    Outcome,
-    Result,
-    describe_error,
-    describe_failure,
-    error_text,
-)
+from pinlater.worker.session.failure_text import describe_error, describe_failure, error_text
+from pinlater.worker.session.outcome import Failure, Interruption, LostClaim, Outcome, Result
 
 log = logging.getLogger(__name__)
 

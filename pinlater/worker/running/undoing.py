@@ -12,7 +12,8 @@ from pinlater.model.body_metadata import UNDO_ATTEMPTS
 from pinlater.model.status import SAGAS_LEFT, format_origin
 from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.running.run_context import RunContext
-from pinlater.worker.session.outcome import Failure, Interruption, Outcome, describe_error
+from pinlater.worker.session.failure_text import describe_error
+from pinlater.worker.session.outcome import Failure, Interruption, Outcome
 
 _CANCELLED = "it was cancelled"
 _DIED = "its process died in its last attempt, or its claim was lost"

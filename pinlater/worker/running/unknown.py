@@ -24,7 +24,8 @@ from pinlater.model.descriptor import queue_of
 from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.counters import UNREADABLE
 from pinlater.worker.session.batch import DequeuedBatch
-from pinlater.worker.session.outcome import Failure, ReleasedUnknown, describe_failure
+from pinlater.worker.session.failure_text import describe_failure
+from pinlater.worker.session.outcome import Failure, ReleasedUnknown
 
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 300.0
 """Bounds of the delay before another worker may get the job."""

@@ -30,8 +30,9 @@ from pinlater.protocol.messages import PinLaterJobAckRequest
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import RETURNED, UNACKED, CountEvent, ignore_event
 from pinlater.worker.session.batch import DequeuedBatch
+from pinlater.worker.session.failure_text import describe_failure
 from pinlater.worker.session.late_acks import LateAcks
-from pinlater.worker.session.outcome import Failure, Interruption, ReleasedUnknown, describe_failure
+from pinlater.worker.session.outcome import Failure, Interruption, ReleasedUnknown
 from pinlater.worker.session.pipeline import OnReply, Pipeline
 from pinlater.worker.session.queue_acks import JobRef, QueueAcks
 from pinlater.worker.session.run_reporter import Reports

@@ -17,7 +17,7 @@ from pinlater.model.status import (
     status_space,
 )
 from pinlater.testing import LocalServer
-from pinlater.worker.session.outcome import describe_failure
+from pinlater.worker.session.failure_text import describe_failure
 from tests.support.examples import examples
 
 AT = 1_700_000_000

@@ -23,7 +23,8 @@ from pinlater.testing import FakeContext
 from pinlater.worker import logs
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.runner import Runner
-from pinlater.worker.session.outcome import Failure, Interruption, describe_failure
+from pinlater.worker.session.failure_text import describe_failure
+from pinlater.worker.session.outcome import Failure, Interruption
 from tests.unit.worker.fakes import batch_of, new_row
 
 

@@ -2,21 +2,7 @@
 
 import pytest
 
-from pinlater.jobs.job import Job
-from pinlater.testing import FakeContext
-from pinlater.worker.session.outcome import Failure, describe_error
-
-
-class Send(Job):
-    user: int = 7
-
-    def run(self, context):
-        pass
-
-
-class Mail:
-    pass
-
+from pinlater.worker.session.outcome import Failure
 
 FAILURE = Failure(
     "[attempt 1/4 2026-11-21T12:30:05Z web1 4242 0.52 s] OSError: " + "ä" * 400 + "\n", 1500, job="SendMail"
@@ -41,21 +27,3 @@ def test_the_status_of_a_failure_is_cut_to_fit(most_bytes):
 def test_where_no_part_of_a_status_fits_there_is_none():
     assert FAILURE.encoded(150) == b""
     assert FAILURE.encoded(-9) == b""
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "said"),
-    [
-        (Send(), "retry", "AttributeError: 'Send' object has no attribute 'retry'; write raise Retry(after=30)"),
-        (Send(), "request", "; write the argument context: context.descriptor, context.attempt"),
-        (Send(), "apply_async", "; write context.enqueue(job, name='mail')"),
-        (FakeContext(), "update_state", "; write context.progress(done, total), or context.publish(stage='packing')"),
-        (FakeContext(), "wait", "; write context.call(job), or context.wait_for('event')"),
-        (FakeContext(), "colour", "object has no attribute 'colour'"),
-        (Mail(), "retry", "AttributeError: 'Mail' object has no attribute 'retry'"),
-    ],
-)
-def test_an_attribute_that_jobs_have_elsewhere_fails_with_what_to_write(owner, name, said):
-    with pytest.raises(AttributeError) as caught:
-        getattr(owner, name)
-    assert describe_error(caught.value).endswith(said)
