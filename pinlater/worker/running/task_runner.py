@@ -12,7 +12,7 @@ from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware, run_within
 from pinlater.worker import logs
 from pinlater.worker.running.deadlines import Deadlines
-from pinlater.worker.running.limits import within
+from pinlater.worker.running.loop_limits import await_limited
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.run_limits import RunLimits
 from pinlater.worker.running.runner import Runner
@@ -88,7 +88,7 @@ class TaskRunner(Runner):
     async def _call_limited(self, context: RunContext, run_limits: RunLimits) -> None:
         with self._deadlines.enforce(run_limits):
             awaited = self._call_awaited(context)
-            await (within(awaited, run_limits) if run_limits.is_soft else awaited)
+            await (await_limited(awaited, run_limits) if run_limits.is_soft else awaited)
 
     async def _call_awaited(self, context: RunContext) -> None:
         if self._middleware:

@@ -10,7 +10,7 @@ from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.worker.running.alarms import Alarms
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.deadlines import Deadlines
-from pinlater.worker.running.limits import within
+from pinlater.worker.running.loop_limits import await_limited
 from pinlater.worker.running.run_limits import RunLimits
 from pinlater.worker.running.step_limits import limit_by_alarm
 
@@ -49,7 +49,7 @@ class ThreadLimits:
         if self._soft is None:
             return coroutine
         self._alarms.disarm(self._soft)
-        return within(coroutine, self._soft)
+        return await_limited(coroutine, self._soft)
 
     def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
         """Return a context in which ``StepTimeout`` is raised at the deadline of a step."""

@@ -24,6 +24,7 @@ _OURS = frozenset(
         "runner",
         "ended_run",
         "limits",
+        "loop_limits",
         "coroutines",
         "thread_limits",
         "task_runner",
