@@ -114,11 +114,11 @@ class SagaMark(msgspec.Struct, omit_defaults=True):
 
 
 class MismatchMark(msgspec.Struct, frozen=True):
-    """Mark on a job that waits for code which fits its recorded steps, or for a queue to which it enqueues other jobs.
+    """Mark on a job that is blocked: by code that does not fit its steps, or as ``worker.running.blocked`` lists.
 
     Attributes:
-        step: key of the step or call that did not fit; for a queue, ``queue`` and its name.
-        since_ms: epoch milliseconds of the first time that it did not fit, or the queue was missing.
+        step: what blocks it: key of the step or call that does not fit; for a missing queue, ``queue`` and its name.
+        since_ms: since when, epoch milliseconds.
     """
 
     step: str
@@ -161,7 +161,7 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
         fingerprints: name of a step, without the number of a use -> the fingerprints of its calls; see
             ``pinlater.jobs.fingerprints``.
         untyped: names of finished steps whose result did not fit the return annotation of their function.
-        mismatch: the recorded step that the code did not fit, or the missing queue, when the job last ran.
+        mismatch: what blocked the job when it last ran; None: nothing.
         run_id: id of this run, from which its idempotency keys are derived; empty if the run has asked for none.
         patches: name of a patch -> whether this run follows it.
         saga: what has to be undone if the job gives up.
@@ -206,7 +206,7 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
         return 0 if self.recurrence is None else self.recurrence.run
 
     def accept_record(self, key: str) -> None:
-        """Record that the code fits the record under ``key``, or that the queue named there exists."""
+        """Record that what is known under ``key`` blocks the job no longer: the code fits, or the queue exists."""
         if self.mismatch is not None and self.mismatch.step == key:
             self.mismatch = None
 

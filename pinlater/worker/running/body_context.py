@@ -23,8 +23,8 @@ from pinlater.model.body_metadata import (
     replace_metadata,
     with_reports,
 )
+from pinlater.worker.running.blocked import blocked_wait
 from pinlater.worker.running.claimed_context import ClaimedContext
-from pinlater.worker.running.mismatch import mismatch_wait
 from pinlater.worker.running.run_services import RunServices
 from pinlater.worker.session.saver import Saver, Snapshot
 
@@ -84,18 +84,18 @@ class BodyContext(ClaimedContext):
         return self.attempt > 1 or self._metadata.mismatch is not None
 
     def refuse_record(self, step: str, error: StepMismatch) -> NoReturn:
-        """Let the job wait for code that fits its recorded steps; when it has waited long enough, raise the error."""
-        self.wait_for_deployment(step, error)
+        """Let the job wait for code that fits its recorded steps; see ``wait_while_blocked``."""
+        self.wait_while_blocked(step, error)
 
-    def wait_for_deployment(self, key: str, error: PinLaterError) -> NoReturn:
-        """Let the job wait for what a deployment will bring; when it has waited long enough, raise the error.
+    def wait_while_blocked(self, key: str, error: PinLaterError) -> NoReturn:
+        """End the attempt, and let the job wait until it may go on; when it has waited long enough, raise the error.
 
         Args:
-            key: identifies what it waits for.
-            error: says what is missing; its class is one of ``REASONS``.
+            key: identifies what blocks the job.
+            error: says so in words; its class is one of ``REASONS``.
         """
         now_ms, give_up_seconds = int(self.server_seconds() * 1000), self._services.unknown_seconds
-        wait = mismatch_wait(self._metadata.mismatch, key, error, now_ms=now_ms, give_up_seconds=give_up_seconds)
+        wait = blocked_wait(self._metadata.mismatch, key, error, now_ms=now_ms, give_up_seconds=give_up_seconds)
         if wait is None:
             raise error
         self._metadata.mismatch, self.status_note = wait.mark, wait.status
@@ -107,7 +107,7 @@ class BodyContext(ClaimedContext):
         try:
             yield
         except STORE_OUT_OF_REACH as error:
-            self.wait_for_deployment(_OWN_SHARD, error)
+            self.wait_while_blocked(_OWN_SHARD, error)
         self._metadata.accept_record(_OWN_SHARD)
 
     def body(self) -> bytes:

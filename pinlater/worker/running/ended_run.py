@@ -28,7 +28,7 @@ from pinlater.jobs.retry_delay import bounded_ms, delay_ms
 from pinlater.jobs.waiting import JobWaits
 from pinlater.model.status import SAGAS_UNDONE
 from pinlater.worker.claim_table.counters import CANCELLED
-from pinlater.worker.running.mismatch import REASONS
+from pinlater.worker.running.blocked import REASONS
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.undoing import has_undone, undo_first
 from pinlater.worker.session.failure_text import describe_error, describe_failure, error_text

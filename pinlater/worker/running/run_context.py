@@ -233,7 +233,7 @@ class RunContext(BodyContext):
             with self._while_calling(self._services.patience_seconds):
                 stored = self._saver.enqueue(follow_ups, self._services.patience_seconds)
         except (QueueNotFound, *STORE_OUT_OF_REACH) as error:
-            self.wait_for_deployment(missing, error)
+            self.wait_while_blocked(missing, error)
         self._metadata.accept_record(missing)
         return stored
 

@@ -10,7 +10,7 @@ from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.model.body_metadata import BodyMetadata, MismatchMark, read_metadata
 from pinlater.testing import FakeContext
 from pinlater.testing.clock import MovableClock
-from pinlater.worker.running.mismatch import mismatch_wait
+from pinlater.worker.running.blocked import blocked_wait
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.outcome import Failure, Interruption
 from tests.unit.jobs.workflow_attempts import Saver
@@ -39,8 +39,8 @@ photos, is_sleepy = [], True
 @pytest.fixture
 def deploy(monkeypatch):
     def change(*names, sleeps=True):
-        monkeypatch.setattr("tests.unit.worker.running.test_mismatch.photos", list(names))
-        monkeypatch.setattr("tests.unit.worker.running.test_mismatch.is_sleepy", sleeps)
+        monkeypatch.setattr("tests.unit.worker.running.test_blocked.photos", list(names))
+        monkeypatch.setattr("tests.unit.worker.running.test_blocked.is_sleepy", sleeps)
 
     return change
 
@@ -111,12 +111,12 @@ def test_after_days_it_is_a_failed_attempt(bench, deploy):
 
 def test_another_step_that_does_not_fit_begins_to_wait_anew():
     error, mark = StepMismatch("x"), MismatchMark("a", 0)
-    again = mismatch_wait(mark, "a", error, now_ms=DAY * 1000, give_up_seconds=3 * DAY, chance=lambda: 0.5)
+    again = blocked_wait(mark, "a", error, now_ms=DAY * 1000, give_up_seconds=3 * DAY, chance=lambda: 0.5)
     assert (again.mark, again.until_ms, again.status) == (mark, (DAY + 300) * 1000, "")
-    other = mismatch_wait(mark, "b", error, now_ms=DAY * 1000, give_up_seconds=3 * DAY, chance=lambda: 0.5)
+    other = blocked_wait(mark, "b", error, now_ms=DAY * 1000, give_up_seconds=3 * DAY, chance=lambda: 0.5)
     assert (other.mark, other.until_ms) == (MismatchMark("b", DAY * 1000), (DAY + 1) * 1000)
     assert "waits for code" in other.status
-    assert mismatch_wait(None, "a", error, now_ms=0, give_up_seconds=None) is None
+    assert blocked_wait(None, "a", error, now_ms=0, give_up_seconds=None) is None
 
 
 class Follows(Job, queue="albums", attempts=3):

@@ -1,8 +1,8 @@
-"""Lets jobs wait for what others have to bring back, no attempt spent.
+"""Lets a blocked job wait, without spending an attempt, until others have removed what blocks it.
 
-Either their recorded steps do not fit the code of this worker, because a workflow was changed in a way that its running
-jobs cannot follow. Or they enqueue others in a queue that nobody has created. The next deployment, or a return to the
-last one, lets them continue; so they are not considered failed for days. Or the others belong on a shard that is away.
+A job is blocked if its recorded steps do not fit the code of this worker, if it enqueues others in a queue that nobody
+has created, or if the shard of those is away. A deployment, or the return of the shard, lets it go on. So it is tried
+again and again, and fails only after days.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pinlater.worker.running.unknown import release_seconds
 
 
 class WaitReason(NamedTuple):
-    """What a job waits for.
+    """What a blocked job waits for.
 
     Attributes:
         what: what it waits for, in words.
@@ -38,11 +38,11 @@ REASONS: dict[type[BaseException | None], WaitReason] = {
     QueueNotFound: WaitReason("a queue", NO_QUEUE),
     **dict.fromkeys(STORE_OUT_OF_REACH, WaitReason("a shard", "")),
 }
-"""Errors that let a job wait instead of failing."""
+"""Errors that block a job instead of failing it."""
 
 
-class MismatchWait(NamedTuple):
-    """How long a job waits for a deployment.
+class BlockedWait(NamedTuple):
+    """How long a blocked job waits.
 
     Attributes:
         mark: mark to store in its body.
@@ -55,32 +55,32 @@ class MismatchWait(NamedTuple):
     status: str
 
 
-def mismatch_wait(
+def blocked_wait(
     known: MismatchMark | None,
-    step: str,
+    key: str,
     error: PinLaterError,
     *,
     now_ms: int,
     give_up_seconds: float | None,
     chance: Callable[[], float] = random.random,
-) -> MismatchWait | None:
+) -> BlockedWait | None:
     """Return how long a job waits; None if it has waited long enough, and the attempt fails.
 
     Args:
         known: the mark in its body; None: there is none.
-        step: key of the step that does not fit, or of the queue whose jobs cannot be stored.
-        error: says what does not fit, or is missing; its class is one of ``REASONS``.
+        key: what blocks it now, as in ``MismatchMark``.
+        error: says so in words; its class is one of ``REASONS``.
         now_ms: epoch milliseconds of the server's clock.
         give_up_seconds: how long a job waits in all; None: not at all.
         chance: spreads the waits, so that jobs which came together do not come back together.
     """
     if give_up_seconds is None:
         return None
-    is_known = known is not None and known.step == step
-    mark = known if known is not None and is_known else MismatchMark(step, now_ms)
+    is_known = known is not None and known.step == key
+    mark = known if known is not None and is_known else MismatchMark(key, now_ms)
     age_seconds = max(now_ms - mark.since_ms, 0) / 1000
     if age_seconds >= give_up_seconds:
         return None
     origin = format_origin(socket.gethostname(), os.getpid(), now_ms / 1000)
     status = "" if is_known else f"[{origin}] waits for {REASONS[type(error)].what}: {error}\n"
-    return MismatchWait(mark, now_ms + int(release_seconds(age_seconds, chance) * 1000), status)
+    return BlockedWait(mark, now_ms + int(release_seconds(age_seconds, chance) * 1000), status)
