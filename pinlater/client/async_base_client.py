@@ -159,7 +159,7 @@ class AsyncBaseClient(AsyncVerbs):
         try:
             with self._trace_enqueue(None) as trace:
                 for part in parts(children, handle.descriptor, encoder(options, trace.trace, self._now), batch_size):
-                    await self._execute(self._calls.enqueue_structs(part.queue, part.structs))
+                    await self._execute(self._calls.enqueue_structs(part.queue, part.jobs))
             if children:
                 await handle.send(ALL_STORED, id=ALL_STORED)
         # Where the coroutine was dropped, nothing can be awaited any more.  # async only

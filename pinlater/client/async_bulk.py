@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pinlater.client.async_connection import AsyncConnection
 from pinlater.client.async_pool import AsyncPool
-from pinlater.client.batches import Batch
+from pinlater.client.batches import QueueBatch
 from pinlater.client.bulk import MAX_IN_FLIGHT
 from pinlater.client.retrying import is_retryable
 from pinlater.errors import CallError, CallTimeout, PinLaterError
@@ -48,7 +48,7 @@ class AsyncBulkEnqueue:
         if error is not None:
             error.add_note(f"{plural(self.stored)} stored before this")
 
-    async def send(self, batch: Batch) -> None:
+    async def send(self, batch: QueueBatch) -> None:
         """Send a batch; while four answers are outstanding, wait for the oldest one first."""
         while len(self._window) >= MAX_IN_FLIGHT:
             await self._settle()

@@ -158,7 +158,7 @@ class BaseClient(Verbs):
         try:
             with self._trace_enqueue(None) as trace:
                 for part in parts(children, handle.descriptor, encoder(options, trace.trace, self._now), batch_size):
-                    self._execute(self._calls.enqueue_structs(part.queue, part.structs))
+                    self._execute(self._calls.enqueue_structs(part.queue, part.jobs))
             if children:
                 handle.send(ALL_STORED, id=ALL_STORED)
         except BaseException:

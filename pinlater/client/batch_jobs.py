@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple
 
-from pinlater.client.batches import split_by_bytes
+from pinlater.client.batches import QueueBatch, split_by_bytes
 from pinlater.client.jobs import JobEncoder, target_queue
 from pinlater.jobs.batch import MESSAGE_NAME, Batch, NextJob
 from pinlater.jobs.body_codec import encode_body
@@ -14,13 +13,6 @@ from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.keys import key_of_class
 from pinlater.model.messages import Parent
 from pinlater.protocol.messages import PinLaterJob
-
-
-class BatchPart(NamedTuple):
-    """Jobs of a batch that are enqueued by one call, to one queue."""
-
-    queue: str
-    structs: list[PinLaterJob]
 
 
 def batch_job(size: int, then: Job | None, on_failure: Job | None) -> Batch:
@@ -68,11 +60,11 @@ def queue_of_batch(queue: str | None, following: Iterable[Job | None], jobs: Seq
     raise ValueError("a batch of raw jobs needs a queue whose workers have job classes: batch(jobs, batch_queue=…)")
 
 
-def parts(jobs: Sequence[Job], parent: str, encoder: JobEncoder, most: int) -> Iterator[BatchPart]:
+def parts(jobs: Sequence[Job], parent: str, encoder: JobEncoder, most: int) -> Iterator[QueueBatch]:
     """Yield the jobs of a batch in calls of up to ``most`` jobs, queue by queue."""
     for start in range(0, len(jobs), most):
         by_queue: dict[str, list[PinLaterJob]] = {}
         for position, job in enumerate(jobs[start : start + most], start):
             struct = encoder.struct(job, Parent(parent, MESSAGE_NAME, position))
             by_queue.setdefault(encoder.target_queue(job), []).append(struct)
-        yield from (BatchPart(queue, some) for queue, structs in by_queue.items() for some in split_by_bytes(structs))
+        yield from (QueueBatch(queue, some) for queue, structs in by_queue.items() for some in split_by_bytes(structs))

@@ -18,8 +18,8 @@ MAX_BATCH_BYTES = 4 << 20
 _MAX_PENDING_BYTES = 16 << 20
 
 
-class Batch(NamedTuple):
-    """Jobs for one enqueue call."""
+class QueueBatch(NamedTuple):
+    """Jobs of one queue that one call enqueues."""
 
     queue: str
     jobs: list[PinLaterJob]
@@ -101,7 +101,7 @@ class Batcher:
         self._group_of: dict[type[Job], _Group] = {}
         self._pending_bytes = 0
 
-    def add(self, job: Job) -> list[Batch]:
+    def add(self, job: Job) -> list[QueueBatch]:
         """Add a job; return the batches that are now complete, usually none."""
         struct = self._encoder.struct(job)
         group = self._group_of.get(type(job))
@@ -124,12 +124,12 @@ class Batcher:
         """The queues of all jobs so far."""
         return self._groups.keys()
 
-    def rest(self) -> list[Batch]:
+    def rest(self) -> list[QueueBatch]:
         """Return the remaining batches, when no more jobs come."""
         return [self._cut(group) for group in self._groups.values() if group.jobs]
 
-    def _cut(self, group: _Group) -> Batch:
-        batch = Batch(group.queue, group.jobs)
+    def _cut(self, group: _Group) -> QueueBatch:
+        batch = QueueBatch(group.queue, group.jobs)
         self._pending_bytes -= group.size
         group.jobs, group.size = [], 0
         return batch

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Self
 
-from pinlater.client.batches import Batch
+from pinlater.client.batches import QueueBatch
 from pinlater.client.connection import Connection
 from pinlater.client.pool import Pool
 from pinlater.client.retrying import is_retryable
@@ -59,7 +59,7 @@ class BulkEnqueue:
         if error is not None:
             error.add_note(f"{plural(self.stored)} stored before this")
 
-    def send(self, batch: Batch) -> None:
+    def send(self, batch: QueueBatch) -> None:
         """Send a batch; while four answers are outstanding, wait for the oldest one first."""
         while len(self._window) >= MAX_IN_FLIGHT:
             self._settle()

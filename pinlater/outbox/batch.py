@@ -14,7 +14,7 @@ _TIME_BYTES = 6
 
 
 @dataclass(slots=True)
-class Batch:
+class OutboxBatch:
     """Jobs of one queue that one call delivers; the key of the call is stored with them before it is made.
 
     Attributes:

@@ -23,7 +23,7 @@ from pinlater.errors import (
 )
 from pinlater.jobs.follow_ups import KEPT_MS
 from pinlater.model.plural import plural
-from pinlater.outbox.batch import Batch
+from pinlater.outbox.batch import OutboxBatch
 from pinlater.outbox.turn import Settlement
 from pinlater.protocol.repeating import never
 from pinlater.protocol.stored_jobs import needs_its_shard
@@ -45,7 +45,7 @@ class DeliveryClient(Client):
     def __init__(self, servers: ServerSet, source: str | None) -> None:
         super().__init__(servers, source=source, timeout=_TIMEOUT_SECONDS, patience=_PATIENCE_SECONDS)
 
-    def deliver(self, batch: Batch) -> None:
+    def deliver(self, batch: OutboxBatch) -> None:
         """Enqueue the jobs of a batch, unless a call with its key has already done so.
 
         Raises:
@@ -77,7 +77,7 @@ class Delivery:
         self._pause_seconds = 0.0
         self._next_warning = 0.0
 
-    def deliver(self, batches: list[Batch]) -> Settlement:
+    def deliver(self, batches: list[OutboxBatch]) -> Settlement:
         """Send batches in order, unless they have to wait for the server; return what became of them."""
         settlement = Settlement()
         divided: set[str] = set()
@@ -90,7 +90,7 @@ class Delivery:
                 divided.add(batch.queue)
         return settlement
 
-    def _send(self, batch: Batch, settlement: Settlement) -> bool:
+    def _send(self, batch: OutboxBatch, settlement: Settlement) -> bool:
         """Send a batch; return whether the next one may be sent."""
         try:
             self._client.deliver(batch)
@@ -104,7 +104,7 @@ class Delivery:
         self._pause_seconds, self._next_warning = 0.0, 0.0
         return True
 
-    def _record_delivery(self, batch: Batch, settlement: Settlement) -> None:
+    def _record_delivery(self, batch: OutboxBatch, settlement: Settlement) -> None:
         settlement.delivered.append(batch)
         self._tries.clear()
         self._is_server_suspect = False
@@ -114,7 +114,7 @@ class Delivery:
                 "sent again, so it may be stored twice", plural(len(batch.ids)), batch.queue,
             )  # fmt: skip
 
-    def _go_on_after(self, error: PinLaterError, batch: Batch, settlement: Settlement) -> bool:
+    def _go_on_after(self, error: PinLaterError, batch: OutboxBatch, settlement: Settlement) -> bool:
         """Wait for the server, or set the batch aside if it caused the error; return whether to send the next one."""
         if isinstance(error, STORE_OUT_OF_REACH) or (
             isinstance(error, CallError) and not isinstance(error, ProtocolError)
@@ -126,13 +126,13 @@ class Delivery:
         self._wait(error, settlement)
         return False
 
-    def _is_to_blame(self, batch: Batch) -> bool:
+    def _is_to_blame(self, batch: OutboxBatch) -> bool:
         """Count a try that the server has answered with an error; return whether the batch has had enough of them."""
         self._tries[batch.key] += 1
         most = _MOST_TRIES_OF_SUSPECT if self._is_server_suspect else _MOST_TRIES
         return batch.was_refused or self._tries[batch.key] >= most
 
-    def _blame(self, batch: Batch, error: PinLaterError, settlement: Settlement) -> None:
+    def _blame(self, batch: OutboxBatch, error: PinLaterError, settlement: Settlement) -> None:
         # One of several shards may have stored its part of jobs with keys: only the same call can store the rest.
         is_whole = isinstance(error, ServerError) and not any(map(needs_its_shard, batch.jobs()))
         self._refuse(batch, error, settlement, may_divide=is_whole)
@@ -146,7 +146,7 @@ class Delivery:
             log.warning("jobs wait in the outbox: %s", error)
             self._next_warning = time.monotonic() + _SECONDS_BETWEEN_WARNINGS
 
-    def _refuse(self, batch: Batch, error: PinLaterError, settlement: Settlement, *, may_divide: bool) -> None:
+    def _refuse(self, batch: OutboxBatch, error: PinLaterError, settlement: Settlement, *, may_divide: bool) -> None:
         if may_divide and len(batch.ids) > 1:
             settlement.divided.append(batch)
             return

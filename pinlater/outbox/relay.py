@@ -11,7 +11,7 @@ from typing import Any
 from pinlater.client.servers import ServerSet
 from pinlater.client.tls import TlsFiles
 from pinlater.jobs.batch_size import check_batch_size
-from pinlater.outbox.batch import Batch
+from pinlater.outbox.batch import OutboxBatch
 from pinlater.outbox.connecting import connector, open_database
 from pinlater.outbox.database import Database
 from pinlater.outbox.delivery import Delivery, DeliveryClient
@@ -165,7 +165,7 @@ class Relay:
         waiting = Table(database, self._outbox.table, self._batch_size).waiting()
         return waiting.jobs == waiting.refused
 
-    def _settle(self, table: Table, before: Settlement, *, goes_on: bool = True) -> list[Batch]:
+    def _settle(self, table: Table, before: Settlement, *, goes_on: bool = True) -> list[OutboxBatch]:
         """Write what became of the last batches; return the next ones."""
         while True:
             try:
@@ -175,7 +175,7 @@ class Relay:
             self._delivered += sum(len(batch.ids) for batch in before.delivered)
             return batches
 
-    def _deliver(self, batches: list[Batch]) -> Settlement:
+    def _deliver(self, batches: list[OutboxBatch]) -> Settlement:
         """Deliver batches; return what became of them, after a pause if the server is to recover."""
         settlement = self._delivery.deliver(batches)
         if settlement.pause_seconds:

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from pinlater.client.batches import MAX_BATCH_BYTES
-from pinlater.outbox.batch import Batch
+from pinlater.outbox.batch import OutboxBatch
 from pinlater.outbox.database import Database
 from pinlater.outbox.dialects import id_list
 from pinlater.outbox.turn import Settlement
@@ -96,7 +96,7 @@ class Table:
         self._name = name
         self._batch_size = batch_size
 
-    def turn(self, before: Settlement, *, goes_on: bool = True) -> list[Batch]:
+    def turn(self, before: Settlement, *, goes_on: bool = True) -> list[OutboxBatch]:
         """Write what became of the last batches, and return the next ones, whose keys are then stored.
 
         Args:
@@ -146,19 +146,19 @@ class Table:
             retry_at_ms = int((time.time() + wait) * 1000)
             self._run(_REFUSE, retry_at_ms, error[:_MOST_ERROR_CHARACTERS], batch.key, ids=batch.ids)
 
-    def _next(self) -> list[Batch]:
+    def _next(self) -> list[OutboxBatch]:
         """Gather the first rows into batches, one for each queue.
 
         A row that has a key was sent with others under it, or was about to be. It is sent again with just these, even
         if they come later in the table: a row that is left out would be taken for delivered.
         """
         self._database.remember()
-        batches: dict[bytes | str, Batch] = {}  # by key if it has one, else by queue
+        batches: dict[bytes | str, OutboxBatch] = {}  # by key if it has one, else by queue
         found = self._rows(_NEXT, limit=self._batch_size, small=_SMALL_BYTES)
         for row_id, key, call_rows, refusals, queue, _, body, options in _within(found, MAX_BATCH_BYTES):
             mark = queue if key is None else key
             if mark not in batches:
-                batches[mark] = Batch(
+                batches[mark] = OutboxBatch(
                     key or new_key(), queue, is_repeat=key is not None, rows=call_rows or 0, was_refused=refusals > 0
                 )
             batches[mark].add(row_id, body, options)
@@ -167,13 +167,13 @@ class Table:
                 batch.ids = [row[0] for row in self._rows(_OF_CALL, batch.key)]
         return list(batches.values())
 
-    def _mark(self, batches: list[Batch]) -> None:
+    def _mark(self, batches: list[OutboxBatch]) -> None:
         """Store the keys of new batches."""
         for batch in batches:
             if not batch.is_repeat and self._run(_MARK, batch.key, len(batch.ids), ids=batch.ids) != len(batch.ids):
                 raise RowsChanged
 
-    def _load(self, batch: Batch) -> None:
+    def _load(self, batch: OutboxBatch) -> None:
         """Read the bodies that have not been read yet, and drop rows that are gone by now."""
         missing = [row_id for row_id in batch.ids if row_id not in batch.stored]
         if missing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pinlater.outbox.batch import Batch
+from pinlater.outbox.batch import OutboxBatch
 
 
 @dataclass(slots=True)
@@ -18,9 +18,9 @@ class Settlement:
         pause_seconds: how long to wait before the next turn.
     """
 
-    delivered: list[Batch] = field(default_factory=list)
-    divided: list[Batch] = field(default_factory=list)
-    refused: list[tuple[Batch, str]] = field(default_factory=list)
+    delivered: list[OutboxBatch] = field(default_factory=list)
+    divided: list[OutboxBatch] = field(default_factory=list)
+    refused: list[tuple[OutboxBatch, str]] = field(default_factory=list)
     pause_seconds: float = 0.0
 
     def __bool__(self) -> bool:

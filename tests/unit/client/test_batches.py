@@ -319,7 +319,7 @@ def stored_by_a_client_that_was_stopped(server, job, children):
     client = server.client(Resize, Publish)
     descriptor = client.enqueue(job, queue="albums").descriptor
     for part in parts(children, descriptor, encoder({}), 500):
-        client._execute(client._calls.enqueue_structs(part.queue, part.structs))
+        client._execute(client._calls.enqueue_structs(part.queue, part.jobs))
     return client.handle(descriptor, Batch)
 
 

@@ -18,7 +18,7 @@ from pinlater.errors import (
     QueueNotFound,
     UnknownError,
 )
-from pinlater.outbox.batch import Batch
+from pinlater.outbox.batch import OutboxBatch
 from pinlater.outbox.connecting import open_database
 from pinlater.outbox.delivery import Delivery
 from pinlater.outbox.table import Table
@@ -42,7 +42,7 @@ class Servers:
 
 def batch(*ids, queue="mail", was_refused=False, **options):
     stored = dict.fromkeys(ids, (b"{}", json.dumps(options)))
-    return Batch(new_key(), queue, is_repeat=was_refused, ids=list(ids), stored=stored, was_refused=was_refused)
+    return OutboxBatch(new_key(), queue, is_repeat=was_refused, ids=list(ids), stored=stored, was_refused=was_refused)
 
 
 def test_batches_are_sent_in_order_and_are_to_be_deleted():
@@ -214,13 +214,13 @@ def test_an_error_of_the_server_divides_only_jobs_without_keys():
 
 @pytest.mark.parametrize("options", ["", "[]", "7", '{"colour": "red"}', '{"body": "{}"}', "[" * 100_000])
 def test_options_that_somebody_has_broken_are_an_error_of_their_job(options):
-    broken = Batch(new_key(), "mail", is_repeat=False, ids=[1], stored={1: (b"{}", options)})
+    broken = OutboxBatch(new_key(), "mail", is_repeat=False, ids=[1], stored={1: (b"{}", options)})
     with pytest.raises(BodyInvalid):
         broken.jobs()
 
 
 def test_what_was_sent_more_than_a_day_ago_is_said_to_be_uncertain(caplog):
-    old = Batch(bytes(16), "mail", is_repeat=True, ids=[1], stored={1: (b"{}", "{}")})
+    old = OutboxBatch(bytes(16), "mail", is_repeat=True, ids=[1], stored={1: (b"{}", "{}")})
     servers = Servers(lambda _: NotConnected("refused"))
     delivery = Delivery(servers)
     for _ in range(3):
