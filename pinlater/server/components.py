@@ -33,8 +33,8 @@ from pinlater.server.limits.stored_limits import StoredLimits
 from pinlater.server.metrics import Metrics
 from pinlater.server.net.certificates import Certificates
 from pinlater.server.net.thrift_server import ThriftServer
-from pinlater.server.peer_processes.job_notifier import JobNotifier
 from pinlater.server.peer_processes.leader_lock import run_as_leader
+from pinlater.server.peer_processes.process_notifier import ProcessNotifier
 from pinlater.server.peer_processes.server_notifier import ServerNotifier
 from pinlater.server.peer_processes.server_rank import ServerRank
 from pinlater.server.stores import OpenedStore
@@ -151,20 +151,16 @@ def server_notifier_of(config: ProcessConfig, components: Components) -> ServerN
     if network is None:
         return None
     notifier = ServerNotifier(network(f"{os.uname().nodename}:{config.folder}"), broker)
-    broker.notifiers.append(notifier.notify)
+    broker.notifiers.append(notifier)
     broker.offers = notifier.offers
-    broker.poll_notifiers.append(notifier.notify_polled)
-    broker.cancel_notifiers.append(notifier.notify_cancelled)
     return notifier
 
 
-def notifier_of(config: ProcessConfig, components: Components) -> JobNotifier:
+def process_notifier_of(config: ProcessConfig, components: Components) -> ProcessNotifier:
     """Create the notifier of the other processes of this server."""
     broker = components.broker
-    notifier = JobNotifier(config.folder, broker)
-    broker.notifiers.append(notifier.notify)
-    broker.poll_notifiers.append(notifier.notify_polled)
-    broker.cancel_notifiers.append(notifier.notify_cancelled)
+    notifier = ProcessNotifier(config.folder, broker)
+    broker.notifiers.append(notifier)
     return notifier
 
 

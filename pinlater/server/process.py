@@ -16,7 +16,14 @@ from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
 from pinlater.logs import report_startup_error
 from pinlater.server.backends.unavailable import StoreUnavailable
 from pinlater.server.child_loop import heartbeats, until_stopped
-from pinlater.server.components import Components, ProcessConfig, assemble, background_tasks, notifier_of, reporter_of
+from pinlater.server.components import (
+    Components,
+    ProcessConfig,
+    assemble,
+    background_tasks,
+    process_notifier_of,
+    reporter_of,
+)
 from pinlater.server.memory_allocator import return_large_blocks
 from pinlater.server.metrics import Metrics
 from pinlater.server.net.listeners import address_of
@@ -69,7 +76,7 @@ async def _serve(child: Child, config: ProcessConfig) -> None:
         components = assemble(config, store, metrics)
         await components.stored.load_initial()  # before serving, or a paused queue might hand out jobs
         if config.is_one_of_several:
-            notifier = notifier_of(config, components)
+            notifier = process_notifier_of(config, components)
             stack.callback(notifier.close)
             notifier.start()
         reporter = reporter_of(config, components)

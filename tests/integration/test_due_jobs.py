@@ -3,6 +3,7 @@
 import asyncio
 import random
 import time
+from functools import partial
 
 import pytest
 
@@ -17,6 +18,7 @@ from pinlater.server.broker.dequeue import DequeueRequest
 from pinlater.server.limits.rate_limits import RateLimits
 from tests.support.bench import new_job
 from tests.support.fleets import mysql_fleets, redis_fleets
+from tests.support.notifiers import FakeNotifier
 
 pytestmark = pytest.mark.usefixtures("patience")
 
@@ -54,7 +56,7 @@ class Crowd:
         self.succeeded = []
         self.claims = 0
         for broker in self.brokers:
-            broker.notifiers.append(lambda *jobs, sender=broker: self.announce(sender, *jobs))
+            broker.notifiers.append(FakeNotifier(partial(self.announce, broker)))
 
     def announce(self, sender, queue, due_ms, locations, _count):
         for broker in self.brokers:

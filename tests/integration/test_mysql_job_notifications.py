@@ -43,7 +43,7 @@ class Server:
         self.broker = Broker(self.store, RateLimits(), clock)
         name = f"server {next(self.numbers)}"
         self.notifier = make_notifier(self.broker, self.store.group, endpoint, name)
-        self.broker.notifiers.append(self.notifier.notify)
+        self.broker.notifiers.append(self.notifier)
         self.broker.offers = self.notifier.offers
         self.task = asyncio.ensure_future(self.notifier.run())
 

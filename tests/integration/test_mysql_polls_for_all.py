@@ -32,6 +32,7 @@ from tests.support.bench import new_job
 from tests.support.fleets import mysql_fleets
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_notifier
+from tests.support.notifiers import FakeNotifier
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("patience")
@@ -196,7 +197,7 @@ class Server:
         name = f"server {next(self.numbers)}"
         self.notifier = make_notifier(self.broker, self.store.group, endpoint, name)
         self.broker.offers = self.notifier.offers
-        self.broker.poll_notifiers.append(self.notify_polled)
+        self.broker.notifiers.append(FakeNotifier(notify_polled=self.notify_polled))
         self.rounds = 0
         self.polls = 0
         self.first_due, self.store.first_due = self.store.first_due, self.count_poll

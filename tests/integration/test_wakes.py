@@ -21,6 +21,7 @@ from pinlater.server.peer_processes import job_offers
 from pinlater.server.peer_processes.job_offers import JobOffers
 from tests.support.bench import QUEUE, new_job
 from tests.support.fleets import mysql_fleets, redis_fleets
+from tests.support.notifiers import FakeNotifier
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("patience")
@@ -73,7 +74,7 @@ class Link:
         self.broker = broker
         self.is_frozen = False
         self.offers = broker.offers = JobOffers(self, broker)
-        broker.notifiers.append(self.notify)
+        broker.notifiers.append(FakeNotifier(self.notify))
 
     @property
     def ids(self):
@@ -122,7 +123,7 @@ class Fleet:
             if has_offers:
                 self.links[b"%d" % number] = Link(self, b"%d" % number, broker)
             else:
-                broker.notifiers.append(lambda *jobs, sender=broker: self.announce(sender, *jobs))
+                broker.notifiers.append(FakeNotifier(partial(self.announce, broker)))
 
     @property
     def claims(self):

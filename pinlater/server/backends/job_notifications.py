@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from pinlater.model.jobs import NewJob
@@ -53,17 +53,8 @@ OnJobs = Callable[[str, int | None, Collection[JobLocation]], None]
 are, if that is known."""
 
 
-NotifyOfJobs = Callable[[str, int | None, Callable[[], Collection[JobLocation]], int | None], None]
-"""Notifies others of new jobs; takes the queue, when they fall due in epoch milliseconds (None: now), a function that
-returns where they are, for those who need to know, and how many there are (None: one or more)."""
-
-
 OnClaimable = Callable[[str, int | None, Collection[JobLocation]], None]
 """Receives the name of a queue, how many of its jobs have become claimable (None: one or more), and where they are."""
-
-
-OnCancelled = Callable[[Sequence[str]], None]
-"""Receives descriptors of running jobs that are asked to stop."""
 
 
 class JobNotifications:

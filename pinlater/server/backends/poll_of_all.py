@@ -27,9 +27,6 @@ class PollOfAll(NamedTuple):
 PollAll = Callable[[int], Awaitable[PollOfAll]]
 """Polls all queues for jobs that are due, or fall due within the given number of milliseconds."""
 
-NotifyOfPoll = Callable[[PollOfAll, int], None]
-"""Notifies others of a poll, given the present time in epoch milliseconds by the clock of the store."""
-
 LAST_NUMBER = 2**32 - 1
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from pinlater.errors import DequeueRateLimited, NoHealthyShards, QueueNotFound, ServiceError
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
-from pinlater.server.backends.job_notifications import JobLocation, NotifyOfJobs, OnCancelled, later_ms, locations_of
-from pinlater.server.backends.poll_of_all import NotifyOfPoll, PollAll, PollNews, digest_of_shards
+from pinlater.server.backends.job_notifications import JobLocation, later_ms, locations_of
+from pinlater.server.backends.poll_of_all import PollAll, PollNews, digest_of_shards
 from pinlater.server.backends.records import Cancelled, Expired, Once, Settled
 from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.store import Store
@@ -22,24 +22,12 @@ from pinlater.server.broker.claimable import makes_claimable
 from pinlater.server.broker.dequeue import DequeueHandler, DequeueRequest, DequeueResult
 from pinlater.server.broker.endings import Endings
 from pinlater.server.broker.parking import Caller
+from pinlater.server.broker.peers import OffersJobs, PeerNotifier
 from pinlater.server.broker.queue_states import QueueStates
 from pinlater.server.broker.unanswered_claims import UnansweredClaims
 from pinlater.server.limits.rate_limits import RateLimits
 
 _T = TypeVar("_T")
-
-
-class OffersJobs(Protocol):
-    """Offers jobs to other servers, and shares the work of seeing to those that fall due; see ``JobOffers``."""
-
-    def offer(self, queue: str, count: int | None, locations: Collection[JobLocation]) -> None:
-        """Offer due jobs, given how many (None: one or more) and where, or announce them to all."""
-
-    def offer_rest(self, queue: str, *, are_new: bool) -> None:
-        """Offer due jobs that a claim or a poll has seen; ``are_new``: the queue was empty before they came."""
-
-    def fallen_due(self, queue: str, due_ms: int, wake: Callable[[], None]) -> None:
-        """Call ``wake`` for a job that has fallen due, unless another server sees to it."""
 
 
 MIN_KNOWN_EMPTY_SECONDS = 30.0
@@ -58,12 +46,9 @@ class Broker:
 
     Attributes:
         backend: the store.
-        notifiers: each is called with new jobs that no dequeue here waits for; empty if there are no other processes
-            and servers.
+        notifiers: notify other processes and servers; empty if there are none.
         offers: offers jobs to one other server after another; None: the others are notified of all jobs, and wake
             dequeues by themselves.
-        poll_notifiers: each is called with the result of a poll of all queues, to tell other processes or servers.
-        cancel_notifiers: each is called with the descriptors of running jobs that this process has asked to stop.
         cancellations: running jobs that were asked to stop.
         endings: calls that wait until jobs have finished.
     """
@@ -76,10 +61,8 @@ class Broker:
         observe: Callable[[str, float], None] = lambda _, __: None,
         poll_all: PollAll | None = None,
     ) -> None:
-        self.notifiers: list[NotifyOfJobs] = []
-        self.poll_notifiers: list[NotifyOfPoll] = []
+        self.notifiers: list[PeerNotifier] = []
         self.offers: OffersJobs | None = None
-        self.cancel_notifiers: list[OnCancelled] = []
         self.backend: ServerStore = backend
         self._is_serial = backend.capabilities.is_serial
         self._limits = limits
@@ -208,9 +191,9 @@ class Broker:
         locations: Callable[[], Collection[JobLocation]] = tuple,
         count: int | None = None,
     ) -> None:
-        """Notify other processes and servers of jobs that no dequeue waits for here; see ``NotifyOfJobs``."""
-        for notify in self.notifiers:
-            notify(queue, due_ms, locations, count)
+        """Notify other processes and servers of jobs that no dequeue waits for here; see ``PeerNotifier``."""
+        for notifier in self.notifiers:
+            notifier.notify(queue, due_ms, locations, count)
 
     def _offer_rest(self, queue: str, are_new: bool) -> None:
         if self.offers is not None:
@@ -266,8 +249,8 @@ class Broker:
         if poll is None:
             return
         now_ms, pauses = self._now_ms(), self.backend.capabilities.poll_intervals
-        for notify in self.poll_notifiers:
-            notify(poll, now_ms)
+        for notifier in self.notifiers:
+            notifier.notify_polled(poll, now_ms)
         first_ms, last_ms = now_ms - pauses.longest * 2000, now_ms - pauses.leeway * 1000
         for queue, due_ms in poll.first_due_ms.items():
             state = self._queues.get(queue)
@@ -318,8 +301,8 @@ class Broker:
         if cancelled.asked:
             asked = [str(job) for job in cancelled.asked]
             self.cancellations.record(asked)
-            for notify in self.cancel_notifiers:
-                notify(asked)
+            for notifier in self.notifiers:
+                notifier.notify_cancelled(asked)
         return cancelled
 
     async def checkpoint(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:

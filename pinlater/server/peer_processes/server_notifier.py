@@ -71,7 +71,7 @@ class ServerNotifier:
         locations: Callable[[], Collection[JobLocation]] = tuple,
         count: int | None = 1,
     ) -> None:
-        """Offer due jobs to the other servers, or notify them of jobs that fall due later; see ``NotifyOfJobs``."""
+        """Offer due jobs to the other servers, or notify them of jobs that fall due later; see ``PeerNotifier``."""
         if not self._network.ids:
             return
         if due_ms is None:

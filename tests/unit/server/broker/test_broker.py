@@ -10,6 +10,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.server.broker import Caller, endings
+from tests.support.notifiers import FakeNotifier
 from tests.unit.server.broker.broker_bench import bodies, job
 
 
@@ -117,7 +118,7 @@ def test_only_a_failed_job_that_is_retried_wakes_anybody(on_bench, attempts, is_
         await bench.broker.enqueue("q", [job()._replace(attempts=attempts)])
         [first] = (await bench.broker.dequeue(bench.order(), Caller())).jobs["q"]
         heard = []
-        bench.broker.notifiers.append(lambda *told: heard.append(told))
+        bench.broker.notifiers.append(FakeNotifier(lambda *told: heard.append(told)))
         await bench.broker.ack("q", [], [StoredAck(JobDescriptor.parse(first.descriptor), None, "", 60, is_final)])
         assert len(heard) == wakes
 

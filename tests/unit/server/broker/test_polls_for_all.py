@@ -26,6 +26,7 @@ from pinlater.server.peer_processes.job_offers import JobOffers
 from pinlater.server.peer_processes.poll_message import poll_in, poll_messages
 from pinlater.server.peer_processes.server_rank import ServerRank
 from tests.support import virtual_time
+from tests.support.notifiers import FakeNotifier
 
 SERVERS, SHARDS, QUEUES = 3, ("1", "2"), 20
 LONGEST = POLLS_BESIDE_DATAGRAMS.longest
@@ -84,7 +85,7 @@ class Server:
     def connect(self):
         self.own_id = b"%d" % self.number
         self.offers = self.broker.offers = JobOffers(self, self.broker)
-        self.broker.poll_notifiers.append(self.notify_polled)
+        self.broker.notifiers.append(FakeNotifier(notify_polled=self.notify_polled))
         self.settings = StoredLimits(self, self, self.broker.on_deleted)
 
     def now_ms(self):

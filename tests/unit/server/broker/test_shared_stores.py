@@ -9,6 +9,7 @@ from pinlater.errors import ShardConnectionFailed, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.broker import Caller, dequeue
 from tests.support.failing_commits import FailingCommits
+from tests.support.notifiers import FakeNotifier
 from tests.unit.server.broker.broker_bench import bodies, job
 
 
@@ -65,7 +66,7 @@ def test_what_a_call_that_failed_on_some_shards_made_claimable_on_others_is_anno
     async def scenario(bench):
         told = []
         bench.broker._is_serial = False
-        bench.broker.notifiers.append(lambda queue, due_ms, _, count: told.append((queue, due_ms, count)))
+        bench.broker.notifiers.append(FakeNotifier(lambda queue, due_ms, _, count: told.append((queue, due_ms, count))))
         monkeypatch.setattr(bench.backend, verb, fail)
         with pytest.raises(ShardConnectionFailed):
             await call(bench.broker)

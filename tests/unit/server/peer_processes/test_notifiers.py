@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.server.backends.poll_of_all import PollOfAll
 from pinlater.server.clock import elapsed_seconds
-from pinlater.server.peer_processes.job_notifier import JobNotifier
+from pinlater.server.peer_processes.process_notifier import ProcessNotifier
 from tests.support.waiting import until
 from tests.unit.server.peer_processes.receiver import Receiver, Server, ServerList
 
@@ -16,7 +16,7 @@ class Process(Receiver):
 
     def __init__(self, folder):
         super().__init__()
-        self.notifier = JobNotifier(folder, self)
+        self.notifier = ProcessNotifier(folder, self)
         self.notifier.start()
 
     @property
@@ -31,7 +31,7 @@ class Process(Receiver):
 def run(request, tmp_path, monkeypatch):
     """Run a test with so many processes or servers, which have met."""
     pids, store = iter(range(100, 200)), ServerList()
-    monkeypatch.setattr("pinlater.server.peer_processes.job_notifier.os.getpid", lambda: next(pids))
+    monkeypatch.setattr("pinlater.server.peer_processes.process_notifier.os.getpid", lambda: next(pids))
     monkeypatch.setattr("pinlater.server.backends.datagram_network._GREETING_GAP_SECONDS", 0.001)
 
     def run(test, count):

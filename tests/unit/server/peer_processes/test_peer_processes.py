@@ -11,8 +11,8 @@ import pytest
 from pinlater.server.peer_processes import connection_balancer as balancer_module
 from pinlater.server.peer_processes.acceptor import Acceptor
 from pinlater.server.peer_processes.connection_balancer import ConnectionBalancer
-from pinlater.server.peer_processes.job_notifier import SUFFIX, JobNotifier
 from pinlater.server.peer_processes.notification_batch import notification
+from pinlater.server.peer_processes.process_notifier import SUFFIX, ProcessNotifier
 from tests.support.waiting import until
 from tests.unit.server.peer_processes.receiver import Receiver
 
@@ -128,11 +128,11 @@ def test_a_connection_is_accepted_even_if_the_chosen_process_hangs(tmp_path):
 def notifiers(tmp_path, monkeypatch):
     """Make bells as those of other processes; return each with what it has heard."""
     pids = iter(range(100, 200))
-    monkeypatch.setattr("pinlater.server.peer_processes.job_notifier.os.getpid", lambda: next(pids))
+    monkeypatch.setattr("pinlater.server.peer_processes.process_notifier.os.getpid", lambda: next(pids))
 
     def make(receiver=None):
         receiver = receiver or Receiver()
-        notifier = JobNotifier(tmp_path, receiver)
+        notifier = ProcessNotifier(tmp_path, receiver)
         notifier.start()
         return notifier, receiver.heard
 

@@ -29,7 +29,7 @@ _GREETING = b""
 _GREETING_RETRY_SECONDS = 0.1
 
 
-class JobNotifier:
+class ProcessNotifier:
     """Sends and receives job notifications over a datagram socket in the private folder.
 
     Args:
