@@ -11,10 +11,11 @@ from time import monotonic
 from types import FrameType
 from typing import NamedTuple
 
-from pinlater_supervisor import child_signals, linux, signals
+from pinlater_supervisor import linux, signals
 from pinlater_supervisor.child_page import DRAINING, STOPPING_NOW, ChildPage
 from pinlater_supervisor.exits import EX_SOFTWARE
 from pinlater_supervisor.memory import rss_bytes
+from pinlater_supervisor.repeated_signal import repeat_once_gone
 
 Hook = Callable[[], object]
 
@@ -143,7 +144,7 @@ class Child:
             return
         signal.signal(linux.PARENT_DEATH_SIGNAL, orphaned)
         linux.request_parent_death_signal()
-        child_signals.repeat_once_gone(self._master, linux.PARENT_DEATH_SIGNAL)
+        repeat_once_gone(self._master, linux.PARENT_DEATH_SIGNAL)
         if os.getppid() != self._master:
             orphaned(0, None)
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import select
 import signal
 import threading
-import time
 from typing import TYPE_CHECKING
 
 from pinlater_supervisor import signals
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
 DUMP_SIGNAL = signal.SIGUSR2
 
 _STDERR = 2
-_REPEAT_SECONDS = 0.05
 _TIMERS = {
     signal.ITIMER_REAL: signal.SIGALRM,
     signal.ITIMER_VIRTUAL: signal.SIGVTALRM,
@@ -43,28 +40,6 @@ def hear_again(child: Child) -> None:
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # `subprocess` would take failures for successes
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
-def repeat_once_gone(pid: int, number: int) -> None:
-    """Send a signal to this process's main thread repeatedly once another process has ended.
-
-    A single signal may come too early: between the interpreter's last check for signals and a blocking system call, it
-    interrupts nothing, and its handler runs only when that call returns, if ever.
-    """
-    try:
-        process = os.pidfd_open(pid)
-    except OSError:  # an old kernel, where one signal must do; or the process is gone, which the caller checks
-        return
-    main_thread = threading.main_thread().ident
-    assert main_thread is not None
-
-    def repeat() -> None:
-        select.select([process], [], [])
-        while True:
-            signal.pthread_kill(main_thread, number)
-            time.sleep(_REPEAT_SECONDS)
-
-    threading.Thread(target=repeat, name="master watch", daemon=True).start()
 
 
 def _install_child_handlers(child: Child) -> None:
