@@ -11,8 +11,9 @@ from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.polling import Patience, pauses, pick
 from pinlater.errors import CallUnsupported
 from pinlater.jobs.events import event_message
+from pinlater.jobs.failed_jobs import job_failed
 from pinlater.jobs.job import Job, Result_co
-from pinlater.jobs.result_codec import decode_result, job_failed
+from pinlater.jobs.result_codec import decode_result
 from pinlater.model.descriptor import queue_of
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState

@@ -14,11 +14,12 @@ from pinlater.jobs.awaited_call import refuse_await
 from pinlater.jobs.batch_size import check_batch_size
 from pinlater.jobs.call_fingerprints import call_difference, call_fingerprint
 from pinlater.jobs.enqueue_options import CallOptions
+from pinlater.jobs.failed_jobs import job_failed
 from pinlater.jobs.interruptible import InterruptibleContext
 from pinlater.jobs.job import Job
 from pinlater.jobs.message_link import Children, MessageLink
 from pinlater.jobs.name_counter import NameCounter
-from pinlater.jobs.result_codec import decode_result, job_failed
+from pinlater.jobs.result_codec import decode_result
 from pinlater.jobs.settled import SettledErrors
 from pinlater.jobs.waiting import ENDLESS_MS, JobWaits
 from pinlater.model.body_metadata import BodyMetadata, call_name

@@ -11,20 +11,16 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-from pinlater.errors import JobFailed, JobGone, JobWasCancelled, ResultInvalid, ResultTooLarge
+from pinlater.errors import ResultInvalid, ResultTooLarge
 from pinlater.jobs.field_types import check_result_type
 from pinlater.jobs.finite import NO_JSON, NULL, encode_finite
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.json_forms import decoder
 from pinlater.jobs.result_type import has_typed_result, result_type
-from pinlater.model.status import parse_status
 
 _T = TypeVar("_T")
 
 log = logging.getLogger(__name__)
-
-
-# What a job returned
 
 
 _WORK = CoroutineType, GeneratorType, AsyncGeneratorType
@@ -182,30 +178,3 @@ def _why_unreadable(kind: type[Job] | None, data: bytes | None, error: Exception
     if data is None:
         return f"there is no result of this {name}: it was run by a worker whose class declared none, or runs again"
     return f"the result of a {name} does not fit its class: {error}"
-
-
-# How it failed
-
-
-def job_failed(
-    descriptor: str, status: str, *, name: str = "", is_cancelled: bool = False, is_gone: bool = False
-) -> JobFailed:
-    """Return the error to raise for the result of a job that has failed for good.
-
-    Args:
-        descriptor: address of the job; empty if unknown.
-        status: its custom status, or the end of it.
-        name: name of its class; empty if unknown.
-        is_cancelled: whether it was cancelled.
-        is_gone: whether it was deleted, or is unknown.
-    """
-    text, attempts = parse_status(status)
-    who = f"{name} {descriptor}".strip() or "the job"
-    if is_gone:
-        return JobGone(f"{who} was deleted, or never there", descriptor, status, attempts)
-    if is_cancelled:
-        said = (text.strip().splitlines() or [""])[-1]
-        why = said.removeprefix("cancelled").removeprefix(": ")  # see ``cancelled_status``
-        return JobWasCancelled(f"{who} was cancelled{f': {why}' if why else ''}", descriptor, status, attempts)
-    why = attempts[-1].error if attempts else text.strip()
-    return JobFailed(f"{who} failed{f': {why}' if why else ''}", descriptor, status, attempts)

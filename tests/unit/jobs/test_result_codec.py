@@ -8,11 +8,10 @@ from typing import Generic, TypeVar
 
 import pytest
 
-from pinlater.errors import ConfigError, JobFailed, JobGone, JobWasCancelled, ResultInvalid, ResultTooLarge
+from pinlater.errors import ConfigError, ResultInvalid, ResultTooLarge
 from pinlater.jobs.job import Job, RawJob
-from pinlater.jobs.result_codec import check_result, decode_result, encode_result, job_failed
+from pinlater.jobs.result_codec import check_result, decode_result, encode_result
 from pinlater.jobs.result_type import UNDECLARED, result_type
-from pinlater.model.status import cancelled_status
 
 _ItemT = TypeVar("_ItemT")
 
@@ -189,30 +188,3 @@ def test_the_largest_result_is_a_number_of_bytes():
 
         class Wrong(Job, max_result=0):
             pass
-
-
-def test_the_error_of_a_failed_job_says_which_and_why():
-    status = "[attempt 1/1 2026-11-23T01:02:03Z web1 42 0.10 s] ValueError: no photo\n"
-    error = job_failed("resize:s1:p1:7", status, name="Resize")
-    assert type(error) is JobFailed
-    assert str(error) == "Resize resize:s1:p1:7 failed: ValueError: no photo"
-    assert (error.descriptor, error.status, error.failed_attempts[0].attempt) == ("resize:s1:p1:7", status, 1)
-
-
-@pytest.mark.parametrize(
-    ("status", "said"),
-    [
-        ("not needed\n", "was cancelled: not needed"),
-        (cancelled_status("not needed"), "was cancelled: not needed"),
-        (cancelled_status(), "was cancelled"),
-        ("", "was cancelled"),
-    ],
-)
-def test_a_job_that_was_cancelled_has_an_error_of_its_own(status, said):
-    cancelled = job_failed("q:s1:p1:7", status, is_cancelled=True)
-    assert type(cancelled) is JobWasCancelled
-    assert str(cancelled) == f"q:s1:p1:7 {said}"
-
-
-def test_a_job_that_was_deleted_has_an_error_of_its_own():
-    assert type(job_failed("q:s1:p1:7", "", is_gone=True)) is JobGone
