@@ -12,6 +12,7 @@ import click
 
 from benchmarks.__main__ import durable_folder
 from benchmarks.fire.faults import FAULTS
+from benchmarks.fire.queues import QUEUE_SETS
 from benchmarks.fire.trial import Outcome, Plan, carry_out
 from benchmarks.machine import raise_open_files
 from benchmarks.programs import ProgramFailed
@@ -20,14 +21,20 @@ _SHOWN = 10
 
 
 @click.command()
-@click.option("--store", type=click.Choice(["mysql", "redis"]), default="redis", show_default=True, help="Its kind.")
+@click.option(
+    "--store", type=click.Choice(["mysql", "redis", "sqlite"]), default="redis", show_default=True, help="Its kind."
+)
 @click.option("--seed", "seeds", type=int, multiple=True, help="Of all that is left to chance; may be repeated.  [1]")
+@click.option(
+    "--queues", type=click.Choice(list(QUEUE_SETS)), default="mixed", show_default=True, help="With which rules."
+)
+@click.option("--jobs", type=click.IntRange(0), default=0, help="How many are enqueued, however long it takes.")
 @click.option("--seconds", type=click.FloatRange(1), default=60.0, show_default=True, help="How long faults happen.")
 @click.option(
     "--fault", "faults", type=click.Choice(list(FAULTS)), multiple=True, help="Only these; may be repeated.  [all]"
 )
-@click.option("--servers", type=click.IntRange(2), default=3, show_default=True, help="How many.")
-@click.option("--shards", type=click.IntRange(1), default=2, show_default=True, help="How many.")
+@click.option("--servers", type=click.IntRange(2), default=3, show_default=True, help="How many; one with SQLite.")
+@click.option("--shards", type=click.IntRange(1), default=2, show_default=True, help="How many; one with SQLite.")
 @click.option("--pace", type=click.FloatRange(0.1), default=1.0, show_default=True, help="Rate of new jobs.")
 @click.option("--pause", type=click.FloatRange(0.5), default=3.0, show_default=True, help="Longest, between faults.")
 @click.option("--folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Where the stores go.")
@@ -36,6 +43,8 @@ _SHOWN = 10
 def main(  # noqa: PLR0917 - click calls it
     store: str,
     seeds: tuple[int, ...],
+    queues: str,
+    jobs: int,
     seconds: float,
     faults: tuple[str, ...],
     servers: int,
@@ -49,16 +58,18 @@ def main(  # noqa: PLR0917 - click calls it
     """Check which guarantees hold under faults.
 
     Several servers share a store of several shards. Producers, plain consumers and workers use eight queues: without
-    keys, first in first out, in order by key, with a limit by key, with a rate. Meanwhile servers are killed, frozen
-    for longer than the leases, cut off from the store, added and removed; workers are killed and frozen; the store is
-    killed and frozen. All that clients see is written to journals, and checked at the end: no job lost, done twice or
-    held by two, no order broken, no limit exceeded, no attempt spent on a job that was never delivered. Exits with 1 if
-    any of that happened.
+    keys, first in first out, in order by key, with a limit by key, with a rate. With --queues keys, all jobs have keys,
+    there are more of them, and some are cancelled, deleted, rescheduled, given up and retried by hand.
+
+    Meanwhile servers are killed, frozen for longer than the leases, cut off from the store, added and removed; workers
+    are killed, frozen and replaced; the store is killed and frozen. All that clients see is written to journals, and
+    checked at the end: no job lost, done twice or held by two, no order broken, no limit exceeded, no attempt spent on
+    a job that was never delivered. Exits with 1 if any of that happened.
     """
     raise_open_files()
     is_broken = False
     for seed in seeds or (1,):
-        plan = Plan(store, seed, seconds, faults or tuple(FAULTS), servers, shards, pace, pause)
+        plan = Plan(store, seed, seconds, faults or tuple(FAULTS), servers, shards, pace, pause, queues, jobs)
         home = tempfile.mkdtemp(prefix="pinlater-fire-", dir=folder or durable_folder())
         try:
             outcome = carry_out(plan, Path(home))

@@ -44,16 +44,24 @@ def violations(evidence: Evidence, queues: Mapping[str, QueueRules] = QUEUES) ->
     return [Violation(kind, text) for kind, check in _CHECKS.items() for text in check(evidence, queues)]
 
 
-def _lost(evidence: Evidence, _queues: Mapping[str, QueueRules]) -> Iterator[str]:
+def _lost(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterator[str]:
+    """Find jobs that have not succeeded, unless somebody removed them, or they have used up their attempts."""
     done = {holding.job for holding in evidence.holdings if holding.is_success}
     for job, stored in evidence.stored.items():
-        ending = evidence.endings.get(job)
+        ending, is_removed = evidence.endings.get(job), job in evidence.removed
         if ending is None:
-            yield f"{job} ({stored.name}) was stored at {stored.answered:.3f}, and is not there"
-        elif ending.state is not JobState.SUCCEEDED:
-            yield f"{job} ({stored.name}) was stored at {stored.answered:.3f}, and is {ending.state.name}"
-        elif job not in done:
-            yield f"{job} ({stored.name}) has succeeded, and nobody has done it"
+            if not is_removed:
+                yield f"{job} ({stored.name}) was stored at {stored.answered:.3f}, and is not there"
+        elif ending.state is JobState.SUCCEEDED:
+            if job not in done:
+                yield f"{job} ({stored.name}) has succeeded, and nobody has done it"
+        elif ending.state is JobState.FAILED and (is_removed or job in evidence.retried):
+            continue
+        elif ending.state is not JobState.FAILED or ending.attempts_spent < queues[stored.name.queue].attempts:
+            yield (
+                f"{job} ({stored.name}) was stored at {stored.answered:.3f}, and is {ending.state.name} "
+                f"after {ending.attempts_spent} attempts"
+            )
 
 
 def _stored_twice(evidence: Evidence, _queues: Mapping[str, QueueRules]) -> Iterator[str]:
@@ -89,24 +97,44 @@ def _done_again(evidence: Evidence, _queues: Mapping[str, QueueRules]) -> Iterat
 
 
 def _out_of_order(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterator[str]:
-    """Find jobs of an ordered key that began before all jobs that were enqueued earlier had been done."""
+    """Find jobs of an ordered key that began before all jobs that were enqueued earlier had ended.
+
+    A job that is retried by hand gets a new place in the order.
+    """
+    ended_at = _earliest_ends(evidence)
+    of_key: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
+    for job, stored in evidence.stored.items():
+        of_key[stored.name.queue, stored.name.key].append((stored.name.number, ended_at.get(job, math.inf)))
     for (queue, key), holdings in _by_key(evidence).items():
         if not queues[queue].is_ordered:
             continue
-        done_at: dict[int, float] = {}
-        for one in holdings:
-            if one.is_success:
-                done_at[one.name.number] = min(one.ends, done_at.get(one.name.number, math.inf))
-        numbers = sorted(stored.name.number for stored in evidence.stored.values() if stored.name[:2] == (queue, key))
-        latest = list(itertools.accumulate((done_at.get(number, math.inf) for number in numbers), max))
-        confirmed = set(numbers)
+        in_order = sorted(of_key[queue, key])
+        numbers = [number for number, _ in in_order]
+        latest = list(itertools.accumulate((at for _, at in in_order), max))
         for one in holdings:
             before = bisect.bisect_left(numbers, one.name.number)
-            if one.name.number in confirmed and before and one.begins < latest[before - 1]:
+            if one.job not in evidence.stored or one.job in evidence.retried or not before:
+                continue
+            if one.begins < latest[before - 1]:
                 yield (
                     f"{one.name} was handed to {one.holder} at {one.begins:.3f}, "
                     f"before all that were enqueued earlier had been done, at {latest[before - 1]:.3f}"
                 )
+
+
+def _earliest_ends(evidence: Evidence) -> dict[str, float]:
+    """Return when each job may have ended at the earliest."""
+    ended: dict[str, float] = {}
+    for job, holdings in evidence.holdings_by_job().items():
+        ending = evidence.endings.get(job)
+        if ending is not None and ending.state is JobState.FAILED:
+            ended[job] = max(one.sure_end for one in holdings)
+        for one in holdings:
+            if one.is_success:
+                ended[job] = min(one.ends, ended.get(job, math.inf))
+    for job, at in evidence.removed.items():
+        ended[job] = min(at, ended.get(job, math.inf))
+    return ended | dict.fromkeys(evidence.retried, -math.inf)
 
 
 def _over_limit(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterator[str]:
@@ -123,26 +151,42 @@ def _over_limit(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterato
 
 
 def _over_rate(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterator[str]:
-    """Find rates exceeded, counting the jobs certainly claimed within a window: asked for and received in it.
+    """Find rates of queues exceeded.
 
     A bucket that nobody could use during an outage is full when the next outage makes it the only one.
     """
     outages = [trouble for trouble in evidence.disturbances if trouble.kind in {*STORE_AWAY, "cut_server"}]
+
+    def saved_seconds(begin: float, end: float) -> float:
+        known = sum(one.begins < end and one.ends > begin for one in outages)
+        return BURST_SECONDS * max(known, 1) + SPARE_SECONDS
+
     for rules in queues.values():
-        if rules.jobs_per_second is None:
-            continue
-        received: list[float] = []
-        of_queue = [one for one in evidence.holdings if one.name.queue == rules.name]
-        for begin, same in itertools.groupby(sorted(of_queue, key=lambda one: -one.asked), lambda one: one.asked):
-            for one in same:
-                bisect.insort(received, one.begins)
-            allowed = 1 + rules.jobs_per_second * (BURST_SECONDS + SPARE_SECONDS)
-            for count, end in enumerate(received, 1):
-                known = sum(one.begins < end and one.ends > begin for one in outages)
-                full_seconds = BURST_SECONDS * max(known - 1, 0)
-                if count > allowed + rules.jobs_per_second * (end - begin + full_seconds):
-                    yield f"{count} jobs of {rules.name} were handed out from {begin:.3f} to {end:.3f}"
-                    break
+        if rules.jobs_per_second is not None:
+            of_queue = [one for one in evidence.holdings if one.name.queue == rules.name]
+            yield from _too_many(rules.name, of_queue, rules.jobs_per_second, saved_seconds)
+
+
+def _over_rate_of_key(evidence: Evidence, queues: Mapping[str, QueueRules]) -> Iterator[str]:
+    """Find rates of keys exceeded: starts are spread evenly, and nothing is saved up."""
+    for (queue, key), holdings in _by_key(evidence).items():
+        rate = queues[queue].starts_per_second
+        if rate is not None:
+            yield from _too_many(f"{queue} {key}", holdings, rate, lambda _begin, _end: 0.0)
+
+
+def _too_many(
+    what: str, holdings: Sequence[Holding], rate: float, saved_seconds: Callable[[float, float], float]
+) -> Iterator[str]:
+    """Find windows with too many starts, counting the jobs certainly claimed in one: asked for and received in it."""
+    received: list[float] = []
+    for begin, same in itertools.groupby(sorted(holdings, key=lambda one: -one.asked), lambda one: one.asked):
+        for one in same:
+            bisect.insort(received, one.begins)
+        for count, end in enumerate(received, 1):
+            if count > 1 + rate * (end - begin + saved_seconds(begin, end)):
+                yield f"{count} jobs of {what} were handed out from {begin:.3f} to {end:.3f}"
+                break
 
 
 def undelivered(evidence: Evidence) -> dict[str, int]:
@@ -197,6 +241,7 @@ _CHECKS: dict[str, Callable[[Evidence, Mapping[str, QueueRules]], Iterator[str]]
     "out of order": _out_of_order,
     "over the limit": _over_limit,
     "over the rate": _over_rate,
+    "over the rate of a key": _over_rate_of_key,
     "attempt spent for nothing": _spent_for_nothing,
 }
 

@@ -94,6 +94,8 @@ class Evidence:
         unnoted: queue -> number of jobs that consumers may have been handed before they were killed without noting it.
         unanswered: queue -> number of jobs that may have been claimed for dequeues whose server died or froze before
             it answered: a consumer that does not know of its claim can neither use it nor give it back.
+        removed: job -> when somebody first asked to cancel or delete it.
+        retried: jobs that somebody may have retried by hand.
     """
 
     stored: dict[str, StoredJob] = field(default_factory=dict)
@@ -102,6 +104,8 @@ class Evidence:
     disturbances: list[Disturbance] = field(default_factory=list)
     unnoted: Counter[str] = field(default_factory=Counter)
     unanswered: Counter[str] = field(default_factory=Counter)
+    removed: dict[str, float] = field(default_factory=dict)
+    retried: set[str] = field(default_factory=set)
 
     def holdings_by_job(self) -> dict[str, list[Holding]]:
         """Return the holdings of each job, in the order in which they begin."""
@@ -150,6 +154,8 @@ class _Reader:
         match event["event"]:
             case "enqueue" | "stored":
                 self._add_of_producer(event)
+            case "meddle":
+                self._add_meddling(event)
             case "run" | "done":
                 self._add_of_worker(event)
             case _:
@@ -170,6 +176,14 @@ class _Reader:
             return
         for job, name in event["jobs"].items():
             self._evidence.stored[job] = StoredJob(JobName.parse(name), self._sent[call], event["at"])
+
+    def _add_meddling(self, event: Mapping[str, Any]) -> None:
+        match event["action"]:
+            case "cancel" | "delete":
+                for job in event["jobs"]:
+                    self._evidence.removed.setdefault(job, event["at"])
+            case "retry":
+                self._evidence.retried.update(event["jobs"])
 
     def _add_of_consumer(self, event: Mapping[str, Any]) -> None:
         match event["event"]:

@@ -63,6 +63,12 @@ def kill_worker(fleet: FleetOnFire, chance: random.Random, _most_seconds: float)
             fleet.add_consumers()
 
 
+def replace_worker(fleet: FleetOnFire, _chance: random.Random, _most_seconds: float) -> None:
+    """Stop a worker as a deployment does, once a new one is started."""
+    fleet.add_worker()
+    fleet.workers.pop(0).stop()
+
+
 def freeze_worker(fleet: FleetOnFire, chance: random.Random, most_seconds: float) -> None:
     """Freeze a worker or a process of consumers, mostly for longer than its lease."""
     member = chance.choice([*fleet.workers, *fleet.consumers])
@@ -95,6 +101,13 @@ FAULTS_OF_SERVERS: dict[str, Fault] = {
     "kill_store": kill_store,
     "freeze_store": freeze_store,
 }
-FAULTS_OF_MEMBERS: dict[str, Fault] = {"kill_worker": kill_worker, "freeze_worker": freeze_worker}
+FAULTS_OF_MEMBERS: dict[str, Fault] = {
+    "kill_worker": kill_worker,
+    "freeze_worker": freeze_worker,
+    "replace_worker": replace_worker,
+}
 FAULTS = FAULTS_OF_SERVERS | FAULTS_OF_MEMBERS
 """Name -> fault; one of servers and one of workers may happen at the same time."""
+
+FAULTS_OF_ONLY_SERVER: dict[str, Fault] = {"kill_store": kill_server, "freeze_store": freeze_server}
+"""Where a store has only one server, that is the store."""

@@ -128,6 +128,11 @@ class Member:
                 start_new_session=True,
             )
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
     def freeze(self) -> None:
         """Freeze it and all its processes."""
         send_to_family(self._process.pid, signal.SIGSTOP)
@@ -151,7 +156,7 @@ class Member:
     def stop(self) -> None:
         """Stop it gracefully."""
         self.thaw()
-        if self._process.poll() is None:
+        if self.is_running:
             self._process.terminate()
             try:
                 self._process.wait(STOP_SECONDS)
@@ -168,13 +173,21 @@ class FleetOnFire:
         seed: seed of everything random.
         servers: number of servers.
         shards: number of shards.
+        queues: which ones have jobs, as in ``QUEUE_SETS``.
         pace: rate of the producers, as a multiple of the usual one.
+        jobs: number of jobs after which the producers end; 0 for no limit.
+
+    Attributes:
+        has_only_server: whether the store has one server, with all of its data.
     """
 
-    def __init__(self, folder: Path, store: str, seed: int, *, servers: int, shards: int, pace: float) -> None:
+    def __init__(
+        self, folder: Path, store: str, seed: int, *, servers: int, shards: int, queues: str, pace: float, jobs: int
+    ) -> None:
         self._folder = folder
         self._seed = seed
-        self._pace = pace
+        self._queues = queues
+        self._produce = ["--pace", str(pace), "--jobs", str(jobs)]
         self._counts = {"servers": servers, "shards": shards}
         self._store = store
         self._started = 0
@@ -185,6 +198,7 @@ class FleetOnFire:
         self.consumers: list[Member] = []
         self.workers: list[Member] = []
         self.databases: Sequence[Database] = ()
+        self.has_only_server = False
 
     def __enter__(self) -> Self:
         try:
@@ -209,8 +223,9 @@ class FleetOnFire:
         # Each Redis is one shard, and syncs everything before it confirms. Shards of MySQL are databases of one server.
         self._settings = stores.settings(home, shards=self._counts["shards"], is_safe=self._store == "redis")
         self.databases = stores.databases
+        self.has_only_server = not stores.is_shared
         self._ways = self._stack.enter_context(CuttableWays())
-        for _ in range(self._counts["servers"]):
+        for _ in range(1 if self.has_only_server else self._counts["servers"]):
             self.add_server()
 
     def add_server(self) -> None:
@@ -235,7 +250,7 @@ class FleetOnFire:
 
     def start_producers(self) -> Member:
         """Start the process with all producers."""
-        return self._member("produce", ["--pace", str(self._pace)])
+        return self._member("produce", self._produce)
 
     def add_consumers(self) -> None:
         """Start a process of consumers."""
@@ -244,7 +259,7 @@ class FleetOnFire:
     def _member(self, role: str, more: list[str]) -> Member:
         name = self._name(role)
         options = ["--name", name, "--servers", str(self.server_file), "--journals", str(self.journals)]
-        command = ["benchmarks.fire.load", role, *options, "--seed", str(self._seed), *more]
+        command = ["benchmarks.fire.load", role, *options, "--seed", str(self._seed), "--queues", self._queues, *more]
         return Member(command, self._folder / f"{name}.log", {})
 
     def add_worker(self) -> None:

@@ -17,18 +17,19 @@ import click
 
 from benchmarks.fire.checker import CONSUMER_LEASE
 from benchmarks.fire.journal import Journal
-from benchmarks.fire.queues import QUEUES, JobName, QueueRules
+from benchmarks.fire.meddling import Meddler
+from benchmarks.fire.queues import QUEUE_SETS, QUEUES, JobName, QueueRules
 from pinlater import Client
 from pinlater.client import Ack, Acks, Checkpoint, ClaimedJob, NewJob, ServerSet
 from pinlater.errors import DequeueRateLimited, PinLaterError
 
-ATTEMPTS = 1000
 ROLES = ("produce", "consume")
 
 _CALL_SECONDS = 5.0
 _WAIT_SECONDS = 0.5
 _PAUSE_SECONDS = 0.05
-_ENDINGS = {"success": 0.88, "failure": 0.08, "give back": 0.035, "forget": 0.005}
+_GIVEN_BACK_SHARE = 0.035
+_FORGOTTEN_SHARE = 0.005
 _OTHER_QUEUES_SHARE = 0.2
 
 
@@ -38,39 +39,51 @@ _OTHER_QUEUES_SHARE = 0.2
 @click.option("--servers", type=click.Path(path_type=Path), required=True, help="File with the servers.")
 @click.option("--journals", type=click.Path(path_type=Path), required=True, help="Folder of the journals.")
 @click.option("--seed", type=int, required=True, help="Of all that is left to chance.")
+@click.option("--queues", type=click.Choice(list(QUEUE_SETS)), required=True, help="Whose jobs.")
 @click.option("--pace", type=float, default=1.0, help="Of producers: as a multiple of their usual rates.")
+@click.option("--jobs", type=int, default=0, help="Of producers: how many are stored before they end.  [no limit]")
 def main(  # noqa: PLR0917 - click calls it
-    role: str, name: str, servers: Path, journals: Path, seed: int, pace: float
+    role: str, name: str, servers: Path, journals: Path, seed: int, queues: str, pace: float, jobs: int
 ) -> None:
     """Produce or consume until SIGTERM, then finish the jobs that are held."""
     is_over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: is_over.set())
-    crew = _Crew(name, servers, journals, seed, is_over)
+    all_rules = [QUEUES[queue] for queue in QUEUE_SETS[queues]]
+    crew = _Crew(name, servers, journals, seed, is_over, [rules.name for rules in all_rules if rules.job_class is None])
     members: list[_Member] = []
-    for rules in QUEUES.values():
+    for rules in all_rules:
         if role == "produce":
             members += [Producer(crew, rules, key, pace) for key in rules.keys or [""]]
         elif rules.job_class is None:
-            members.append(Consumer(crew, rules))
+            members += [Consumer(crew, rules, number) for number in range(rules.consumers)]
     threads = [threading.Thread(target=member.run) for member in members]
     for thread in threads:
         thread.start()
+    while jobs and sum(member.stored for member in members) < jobs and not is_over.wait(_PAUSE_SECONDS):
+        pass
+    if jobs:
+        is_over.set()
     for thread in threads:
         thread.join()
 
 
 class _Crew(NamedTuple):
-    """What all threads of a process share."""
+    """What all threads of a process share; ``queues``: those that plain consumers take jobs from."""
 
     name: str
     servers: Path
     journals: Path
     seed: int
     is_over: threading.Event
+    queues: Sequence[str]
 
 
 class _Member(ABC):
-    """One thread, with its own client and journal."""
+    """One thread, with its own client and journal.
+
+    Attributes:
+        stored: how many jobs it has stored.
+    """
 
     def __init__(self, crew: _Crew, what: str) -> None:
         name = f"{crew.name}-{what}"
@@ -81,6 +94,7 @@ class _Member(ABC):
         )
         self._is_over = crew.is_over
         self._calls = 0
+        self.stored = 0
 
     def _next_call(self) -> str:
         self._calls += 1
@@ -110,9 +124,10 @@ class Producer(_Member):
         self._key = key
         self._pause_seconds = rules.pause_seconds / pace
         self._number = 0
+        self._meddler = Meddler(rules.name, self._client, self._journal, self._chance)
 
     def _work(self) -> None:
-        count = self._chance.choice([1, 1, 4])
+        count = self._chance.choice(self._rules.batches)
         names = [JobName(self._rules.name, self._key, self._number + place) for place in range(count)]
         self._number += len(names)
         call = self._next_call()
@@ -123,21 +138,24 @@ class Producer(_Member):
             self._journal.write("unknown", call=call, error=repr(error))
         else:
             self._journal.write("stored", call=call, jobs=dict(zip(jobs, map(str, names), strict=True)))
+            self.stored += len(jobs)
+            if self._rules.is_meddled_with:
+                self._meddler.meddle_with(jobs)
         time.sleep(self._chance.uniform(0, 2 * self._pause_seconds))
 
     def _job(self, name: JobName) -> NewJob:
         fields = {"name": str(name)} | ({"job": self._rules.job_class} if self._rules.job_class else {})
         key = self._rules.job_key(self._key)
-        return NewJob(json.dumps(fields).encode(), self._chance.randint(1, 2), attempts=ATTEMPTS, key=key)
+        return NewJob(json.dumps(fields).encode(), self._chance.randint(1, 2), attempts=self._rules.attempts, key=key)
 
 
 class Consumer(_Member):
     """Claims jobs of a queue, sometimes of others, too; holds each for a moment, and ends it in various ways."""
 
-    def __init__(self, crew: _Crew, rules: QueueRules) -> None:
-        super().__init__(crew, rules.name)
+    def __init__(self, crew: _Crew, rules: QueueRules, number: int) -> None:
+        super().__init__(crew, f"{rules.name}-{number}")
         self._queue = rules.name
-        self._others = [other.name for other in QUEUES.values() if other.job_class is None and other is not rules]
+        self._others = [queue for queue in crew.queues if queue != rules.name]
         self._waiting: tuple[str, Acks] | None = None
 
     def _work(self) -> None:
@@ -168,11 +186,11 @@ class Consumer(_Member):
 
     def _hold(self, job: ClaimedJob) -> None:
         time.sleep(self._chance.uniform(0, 0.02))
-        [ending] = self._chance.choices(list(_ENDINGS), weights=list(_ENDINGS.values()))
+        queue = job.descriptor.split(":")[0]
+        ending = self._ending(QUEUES[queue].failing_share)
         if ending == "forget":
             return
         self._journal.write("end", job=job.descriptor, claim=job.claim, is_success=ending == "success")
-        queue = job.descriptor.split(":")[0]
         ack = Ack(job.descriptor, job.claim, retry_delay=self._chance.choice([0.0, 0.05]))
         match ending:
             case "give back":
@@ -183,6 +201,12 @@ class Consumer(_Member):
                 self._send(queue, (ack._replace(retry_delay=0.0),), ())
             case _:
                 self._send(queue, (), (ack,))
+
+    def _ending(self, failing_share: float) -> str:
+        shares = {"failure": failing_share, "give back": _GIVEN_BACK_SHARE, "forget": _FORGOTTEN_SHARE}
+        shares["success"] = 1 - sum(shares.values())
+        [ending] = self._chance.choices(list(shares), weights=list(shares.values()))
+        return ending
 
     def _give_back(self, queue: str, job: ClaimedJob) -> None:
         try:

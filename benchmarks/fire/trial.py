@@ -13,19 +13,19 @@ from typing import NamedTuple
 
 from benchmarks.fire.checker import Violation, latest_return, longest_wait, undelivered, violations
 from benchmarks.fire.evidence import Disturbance, Ending, Evidence, read_evidence
-from benchmarks.fire.faults import FAULTS_OF_MEMBERS, FAULTS_OF_SERVERS, Fault
-from benchmarks.fire.fleet import FleetOnFire
+from benchmarks.fire.faults import FAULTS_OF_MEMBERS, FAULTS_OF_ONLY_SERVER, FAULTS_OF_SERVERS, Fault
+from benchmarks.fire.fleet import FleetOnFire, Member
 from benchmarks.fire.jobs import LEASE_SECONDS
 from benchmarks.fire.journal import Journal, read_journals
-from benchmarks.fire.queues import QUEUES
+from benchmarks.fire.queues import QUEUE_SETS, QUEUES
 from benchmarks.programs import ProgramFailed
-from pinlater import Client, JobState
+from pinlater import Client
 from pinlater.client import ServerSet
 from pinlater.errors import PinLaterError
 from pinlater.model.descriptor import JobDescriptor
 
 DRAIN_SECONDS = 90.0
-"""Time after the faults for the remaining jobs, including one that was forgotten at the last moment."""
+"""Longest time after the faults without the end of a job, one that was forgotten at the last moment included."""
 
 _LOOKUP_SIZE = 500
 _WARM_JOBS = 50
@@ -40,12 +40,15 @@ class Plan(NamedTuple):
     Attributes:
         store: kind of the store.
         seed: seed of everything random.
-        seconds: for how long faults happen; longer if servers or workers have had fewer than two by then.
+        seconds: for how long faults happen; longer if servers or workers have had fewer than two by then, or if
+            ``jobs`` are not stored yet.
         faults: names of the faults.
         servers: number of servers.
         shards: number of shards.
         pace: rate of the producers, as a multiple of the usual one.
         pause_seconds: longest pause between two faults.
+        queues: which ones have jobs, as in ``QUEUE_SETS``.
+        jobs: number of jobs after which nothing more is produced; 0 for no limit.
     """
 
     store: str
@@ -56,6 +59,8 @@ class Plan(NamedTuple):
     shards: int = 2
     pace: float = 1.0
     pause_seconds: float = 3.0
+    queues: str = "mixed"
+    jobs: int = 0
 
 
 class Outcome(NamedTuple):
@@ -77,9 +82,10 @@ def carry_out(plan: Plan, folder: Path) -> Outcome:
         ProgramFailed: something does not start, or the store does not answer at the end.
     """
     with FleetOnFire(
-        folder, plan.store, plan.seed, servers=plan.servers, shards=plan.shards, pace=plan.pace
+        folder, plan.store, plan.seed,
+        servers=plan.servers, shards=plan.shards, queues=plan.queues, pace=plan.pace, jobs=plan.jobs,
     ) as fleet, _client(fleet) as client:  # fmt: skip
-        for rules in QUEUES.values():
+        for rules in map(QUEUES.__getitem__, QUEUE_SETS[plan.queues]):
             client.create_queue(rules.name)
             if rules.jobs_per_second is not None:
                 client.change_queue(rules.name, jobs_per_second=rules.jobs_per_second)
@@ -89,7 +95,7 @@ def carry_out(plan: Plan, folder: Path) -> Outcome:
             fleet.add_worker()
         producers = fleet.start_producers()
         _await_warmth(fleet)
-        disturbances = _set_on_fire(fleet, plan)
+        disturbances = _set_on_fire(fleet, plan, producers)
         noted = Journal(fleet.journals, "faults")
         for one in disturbances:
             noted.write("fault", at=one.begins, kind=one.kind, ends=one.ends)
@@ -119,17 +125,20 @@ def _await_warmth(fleet: FleetOnFire) -> None:
     raise ProgramFailed(f"consumers and workers did not begin to work within {_START_SECONDS:g} s")
 
 
-def _set_on_fire(fleet: FleetOnFire, plan: Plan) -> list[Disturbance]:
+def _set_on_fire(fleet: FleetOnFire, plan: Plan, producers: Member) -> list[Disturbance]:
     """Inject faults for the time of the plan; return which, and when."""
-    of_servers = {name: fault for name, fault in FAULTS_OF_SERVERS.items() if name in plan.faults}
+    all_of_servers = FAULTS_OF_ONLY_SERVER if fleet.has_only_server else FAULTS_OF_SERVERS
+    of_servers = {name: fault for name, fault in all_of_servers.items() if name in plan.faults}
     of_workers = {name: fault for name, fault in FAULTS_OF_MEMBERS.items() if name in plan.faults}
     groups = [group for group in (of_servers, of_workers) if group]
     with ThreadPoolExecutor() as pool:
-        runs = [pool.submit(_inject, fleet, plan, group, number) for number, group in enumerate(groups)]
+        runs = [pool.submit(_inject, fleet, plan, producers, group, number) for number, group in enumerate(groups)]
         return sorted((one for run in runs for one in run.result()), key=lambda one: one.begins)
 
 
-def _inject(fleet: FleetOnFire, plan: Plan, faults: Mapping[str, Fault], group: int) -> list[Disturbance]:
+def _inject(
+    fleet: FleetOnFire, plan: Plan, producers: Member, faults: Mapping[str, Fault], group: int
+) -> list[Disturbance]:
     chance = random.Random(f"faults {plan.seed} {group}")
     deadline = time.monotonic() + plan.seconds
     done: list[Disturbance] = []
@@ -137,22 +146,25 @@ def _inject(fleet: FleetOnFire, plan: Plan, faults: Mapping[str, Fault], group: 
     while True:
         time.sleep(chance.uniform(0.5, plan.pause_seconds))
         left = deadline - time.monotonic()
-        if len(done) >= _FEWEST_FAULTS and left <= 0:
+        is_producing = bool(plan.jobs) and producers.is_running
+        if len(done) >= _FEWEST_FAULTS and left <= 0 and not is_producing:
             return done
         if not deck:
             deck = chance.sample(sorted(faults), len(faults))
         name, began = deck.pop(), time.monotonic()
-        faults[name](fleet, chance, max(left, 4.0))
+        faults[name](fleet, chance, max(left, plan.seconds if is_producing else 4.0))
         done.append(Disturbance(name, began, time.monotonic()))
 
 
 def _drain(fleet: FleetOnFire, client: Client) -> None:
-    """Wait until all stored jobs have succeeded, or time is up; the checks report those that are left."""
-    deadline = time.monotonic() + DRAIN_SECONDS
+    """Wait until all stored jobs have ended or are gone, or nothing more happens; the checks report what is left."""
     stored = {job for event in read_journals(fleet.journals) if event["event"] == "stored" for job in event["jobs"]}
+    deadline = time.monotonic() + DRAIN_SECONDS
     while stored and time.monotonic() < deadline:
-        endings = _endings(client, sorted(stored))
-        stored -= {job for job, ending in endings.items() if ending.state is JobState.SUCCEEDED}
+        left = {job for job, ending in _endings(client, sorted(stored)).items() if not ending.state.is_final}
+        if len(left) < len(stored):
+            deadline = time.monotonic() + DRAIN_SECONDS
+        stored = left
         time.sleep(0.3)
 
 
@@ -181,6 +193,8 @@ def _figures(evidence: Evidence, drained_seconds: float) -> dict[str, float | st
     return {
         "jobs stored": len(evidence.stored),
         "deliveries": len(evidence.holdings),
+        "  that did not end with success": sum(not one.is_success for one in evidence.holdings),
+        "jobs cancelled, deleted or retried by hand": len(evidence.removed.keys() | evidence.retried),
         "faults": ", ".join(f"{count} {kind}" for kind, count in sorted(faults.items())),
         "longest wait of a job without a key, s": round(wait, 2),
         "  which one": str(job),
