@@ -26,6 +26,9 @@ BURST_SECONDS = 1.0
 SPARE_SECONDS = 0.1
 """Allowance in seconds, because each process keeps tokens for a fiftieth of a second."""
 
+CLOCK_SECONDS = 0.02
+"""By how much the servers of a store may differ about its time."""
+
 
 class Violation(NamedTuple):
     """A broken guarantee.
@@ -172,7 +175,7 @@ def _over_rate_of_key(evidence: Evidence, queues: Mapping[str, QueueRules]) -> I
     for (queue, key), holdings in _by_key(evidence).items():
         rate = queues[queue].starts_per_second
         if rate is not None:
-            yield from _too_many(f"{queue} {key}", holdings, rate, lambda _begin, _end: 0.0)
+            yield from _too_many(f"{queue} {key}", holdings, rate, lambda _begin, _end: CLOCK_SECONDS)
 
 
 def _too_many(

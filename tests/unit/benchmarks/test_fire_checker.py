@@ -72,6 +72,23 @@ def test_a_job_that_succeeded_without_being_done_is_lost(case):
     assert case.kinds == ["lost"]
 
 
+def test_a_job_that_was_given_up_is_lost_if_it_had_attempts_left(case):
+    attempts = QUEUES["meddled_ordered"].attempts
+    case.job("meddled_ordered", 7, "k1", state=JobState.FAILED, spent=attempts - 1)
+    assert case.kinds == ["lost", "attempt spent for nothing"]
+    case.evidence.unnoted["meddled_ordered"] = 2 * attempts
+    case.job("meddled_ordered", 8, "k1", state=JobState.FAILED, spent=attempts)
+    assert case.kinds == ["lost"]
+
+
+def test_a_job_that_somebody_removed_is_not_lost(case):
+    gone, cancelled = case.job("meddled_ordered", 7, "k1"), case.job("meddled_ordered", 8, "k2", state=JobState.FAILED)
+    del case.evidence.endings[gone]
+    assert case.kinds == ["lost", "lost"]
+    case.evidence.removed = {gone: 1.0, cancelled: 1.0}
+    assert case.kinds == []
+
+
 def test_a_job_that_is_there_twice_is_named_unless_a_shard_was_away(case):
     first = case.job("plain", 7)
     case.evidence.stored[f"{first}0"] = case.evidence.stored[first]
@@ -135,6 +152,42 @@ def test_a_job_whose_enqueue_was_not_answered_has_no_place_in_the_order(case):
     assert case.kinds == []
 
 
+def ordered_jobs(case):
+    """Return two jobs of an ordered key; the second one began at 2 s, and the first one did not succeed."""
+    first, second = case.job("meddled_ordered", 1, "k1"), case.job("meddled_ordered", 2, "k1")
+    case.held(second, 2.0, 2.1)
+    del case.evidence.endings[first]
+    case.evidence.removed[first] = 1.0
+    return first, second
+
+
+def test_a_job_may_begin_once_somebody_has_asked_to_remove_the_one_ahead_of_it(case):
+    first, _ = ordered_jobs(case)
+    assert case.kinds == []
+    case.evidence.removed[first] = 2.05
+    assert case.kinds == ["out of order"]
+
+
+@pytest.mark.parametrize(("ends", "kinds"), [(1.9, []), (2.05, ["out of order"])])
+def test_a_job_may_begin_once_the_last_attempt_of_the_one_ahead_of_it_has_ended(case, ends, kinds):
+    first, _ = ordered_jobs(case)
+    del case.evidence.removed[first]
+    case.evidence.endings[first] = Ending(JobState.FAILED, QUEUES["meddled_ordered"].attempts)
+    for begins in (1.0, 1.2):
+        case.held(first, begins, begins + 0.1, is_success=False)
+    case.held(first, 1.4, ends, is_success=False)
+    assert [kind for kind in case.kinds if kind != "over the limit"] == kinds
+
+
+def test_a_job_that_was_retried_by_hand_has_no_place_in_the_order(case):
+    first, second = case.job("meddled_ordered", 1, "k1"), case.job("meddled_ordered", 2, "k1")
+    case.held(second, 1.0, 1.1)
+    case.held(first, 2.0, 2.1)
+    assert case.kinds == ["out of order"]
+    case.evidence.retried = {first}
+    assert case.kinds == []
+
+
 def test_more_jobs_of_a_key_than_its_limit_are_named(case):
     for number, begins in enumerate([1.0, 1.1, 1.2]):
         case.held(case.job("limited", number, "l1"), begins, 2.0)
@@ -161,6 +214,14 @@ def test_a_queue_that_keeps_to_its_rate_may_begin_with_what_it_saved(case):
 def test_a_queue_that_hands_out_more_than_its_rate_is_named(case):
     handed_out(case, round(QUEUES["rated"].jobs_per_second * 13), seconds=10.0)
     assert "over the rate" in case.kinds
+
+
+@pytest.mark.parametrize(("share", "kinds"), [(1.0, []), (1.2, ["over the rate of a key"])])
+def test_a_key_that_is_started_more_often_than_its_rate_is_named(case, share, kinds):
+    interval = 1 / QUEUES["paced"].starts_per_second / share
+    for number in range(20):
+        case.held(case.job("paced", number, "k1"), 1.0 + number * interval, 1.01 + number * interval)
+    assert sorted(set(case.kinds)) == kinds
 
 
 def test_each_outage_but_the_first_may_have_left_a_full_bucket(case):
@@ -234,6 +295,10 @@ def test_journals_become_evidence(tmp_path):
     consumer.write("ask", at=1.5, call="2", queues=["plain"], limit=1, lease=LEASE)
     consumer.write("lost", at=1.6, call="2", is_doubtful=True)
     consumer.write("ask", at=1.7, call="3", queues=["plain", "rated"], limit=3, lease=LEASE)
+    producer.write("meddle", at=1.2, action="delete", jobs=["plain:s1:p1:1"])
+    producer.write("meddle", at=1.3, action="cancel", jobs=["plain:s1:p1:1"])
+    producer.write("meddle", at=1.4, action="retry", jobs=["plain:s1:p1:3"])
+    producer.write("meddle", at=1.5, action="run now", jobs=["plain:s1:p1:4"])
     process.write("run", at=2.0, run=1, job="worker_plain:s1:p1:2", name="plain||1", attempt=1)
     process.write("done", at=2.5, run=1, job="worker_plain:s1:p1:2", is_success=True)
     evidence = read_evidence(read_journals(tmp_path), [Disturbance("cut_server", 30.0, 31.0)], LEASE)
@@ -242,6 +307,7 @@ def test_journals_become_evidence(tmp_path):
     held, ran = evidence.holdings
     assert held == Holding("plain:s1:p1:1", name, "bob", 1.0, 1.2, 1.3, 4.0, True, 1.4)
     assert (ran.begins, ran.ends, ran.until, ran.acked) == (2.0, 2.5, 31.0, 2.5 + LEASE)
+    assert (evidence.removed, evidence.retried) == ({"plain:s1:p1:1": 1.2}, {"plain:s1:p1:3"})
     assert (evidence.unanswered, evidence.unnoted) == ({"plain": 1}, {"plain": 3, "rated": 3})
 
 
