@@ -84,3 +84,15 @@ def test_limited_keys_take_turns_as_well(backend):
     backend.clock.advance(10)
     backend.ack(*first)
     assert backend.take_names(1) == [other]
+
+
+@pytest.mark.parametrize("limit", [None, 3])
+def test_a_key_whose_jobs_wait_for_retries_takes_turns_as_well(backend, limit):
+    backend.put(*[new_job(key=JobKey("flood", limit)) for _ in range(30)])
+    while names := backend.take_names():
+        backend.fail(*names, retry_delay_ms=3_600_000)
+        backend.clock.advance(1)
+    flood = backend.put(*[new_job(key=JobKey("flood", limit)) for _ in range(30)])
+    backend.clock.advance(1)
+    other = backend.put_one(key=JobKey("other", limit), priority=1)
+    assert set(backend.take_names(1 + (limit or 1))) == {*flood[: limit or 1], other}

@@ -61,7 +61,8 @@ def turns(state: KeyState, waiting: Iterable[KeyedJob], now: int, turn_jobs: int
     """Return the new ``run_after`` of jobs of a key, by id, that lets through those whose turn it is.
 
     A job that is let through stands behind the jobs of other keys that are due now. One that is let through but not due
-    makes way for one that is due earlier, unless the key is ordered.
+    makes way for one that is due earlier, unless the key is ordered. Of a key with many that are not due, such as after
+    an outage, as many are due at once as are let through otherwise.
 
     Args:
         state: the jobs that are let through or running.
@@ -73,10 +74,10 @@ def turns(state: KeyState, waiting: Iterable[KeyedJob], now: int, turn_jobs: int
     pending = state.pending
     scheduled = sorted((job for job in state.scheduled if not job.is_ordered), key=_order)
     for job in waiting:
-        most = turn_jobs if job.limit is None else max(job.limit, 1)
-        if pending + (0 if job.limit is None else state.running) < most:
+        most = turn_jobs if job.limit is None else max(job.limit, 1) - state.running
+        if pending < most:
             pending += 1
-        elif scheduled and not job.is_ordered and _order(job) < _order(scheduled[-1]):
+        elif pending - len(scheduled) < most and not job.is_ordered and _order(job) < _order(scheduled[-1]):
             makes_way = scheduled.pop()
             changed[makes_way.local_id] = makes_way.run_after + WAITS_FOR_KEY_MS
         else:

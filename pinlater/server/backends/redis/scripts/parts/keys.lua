@@ -208,15 +208,16 @@ if HAS_SHARED_KEYS or HAS_LINKS then
         return 0, 0, false
       end
       local running, pending, scheduled = count(text, CLAIMED, THROUGH), count(text, THROUGH, WAITING), nil
-      local through, due = 0, 0
+      local through, due, pending_due = 0, 0, nil
       for _, job in ipairs(read_jobs(text, waiting)) do
-        local most = job.limit and math.max(job.limit, 1) or turn_jobs
-        if pending + (job.limit and running or 0) < most then
+        local most = job.limit and math.max(job.limit, 1) - running or turn_jobs
+        if pending < most then
           pending = pending + 1
         else
           scheduled = scheduled or read_scheduled(text)
           local other = scheduled[1]
-          if not other or job.limit == ORDERED or job.run_after > other.run_after
+          pending_due = pending_due or other and count(text, THROUGH, THROUGH .. string.format('%016d', now + 1))
+          if not other or pending_due + through >= most or job.limit == ORDERED or job.run_after > other.run_after
             or job.run_after == other.run_after and job.member > other.member then
             return through, due, repair(text)
           end
