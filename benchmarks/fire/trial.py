@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -14,12 +14,12 @@ from typing import NamedTuple
 from benchmarks.fire.checker import Violation, latest_return, longest_wait, undelivered, violations
 from benchmarks.fire.evidence import Disturbance, Ending, Evidence, read_evidence
 from benchmarks.fire.faults import FAULTS_OF_MEMBERS, FAULTS_OF_ONLY_SERVER, FAULTS_OF_SERVERS, Fault
-from benchmarks.fire.fleet import FleetOnFire, Member
+from benchmarks.fire.fleet import FleetOnFire
 from benchmarks.fire.jobs import LEASE_SECONDS
 from benchmarks.fire.journal import Journal, read_journals
 from benchmarks.fire.queues import QUEUE_SETS, QUEUES
 from benchmarks.programs import ProgramFailed
-from pinlater import Client
+from pinlater import Client, JobState
 from pinlater.client import ServerSet
 from pinlater.errors import PinLaterError
 from pinlater.model.descriptor import JobDescriptor
@@ -29,6 +29,7 @@ DRAIN_SECONDS = 90.0
 
 _LOOKUP_SIZE = 500
 _WARM_JOBS = 50
+_FEW_JOBS = 500
 _FEWEST_FAULTS = 2
 """Minimum number of faults of servers, and of those of workers."""
 _START_SECONDS = 30.0
@@ -41,7 +42,7 @@ class Plan(NamedTuple):
         store: kind of the store.
         seed: seed of everything random.
         seconds: for how long faults happen; longer if servers or workers have had fewer than two by then, or if
-            ``jobs`` are not stored yet.
+            ``jobs`` are not stored and mostly done yet.
         faults: names of the faults.
         servers: number of servers.
         shards: number of shards.
@@ -95,7 +96,11 @@ def carry_out(plan: Plan, folder: Path) -> Outcome:
             fleet.add_worker()
         producers = fleet.start_producers()
         _await_warmth(fleet)
-        disturbances = _set_on_fire(fleet, plan, producers)
+
+        def is_busy() -> bool:
+            return plan.jobs > 0 and (producers.is_running or _is_much_left(client, plan))
+
+        disturbances = _set_on_fire(fleet, plan, is_busy)
         noted = Journal(fleet.journals, "faults")
         for one in disturbances:
             noted.write("fault", at=one.begins, kind=one.kind, ends=one.ends)
@@ -125,19 +130,27 @@ def _await_warmth(fleet: FleetOnFire) -> None:
     raise ProgramFailed(f"consumers and workers did not begin to work within {_START_SECONDS:g} s")
 
 
-def _set_on_fire(fleet: FleetOnFire, plan: Plan, producers: Member) -> list[Disturbance]:
-    """Inject faults for the time of the plan; return which, and when."""
+def _is_much_left(client: Client, plan: Plan) -> bool:
+    try:
+        counts = [client.count(name, JobState.PENDING, future=True) for name in QUEUE_SETS[plan.queues]]
+    except PinLaterError:  # during a fault
+        return True
+    return sum(counts) > _FEW_JOBS
+
+
+def _set_on_fire(fleet: FleetOnFire, plan: Plan, is_busy: Callable[[], bool]) -> list[Disturbance]:
+    """Inject faults for the time of the plan, and while the fleet is busy; return which, and when."""
     all_of_servers = FAULTS_OF_ONLY_SERVER if fleet.has_only_server else FAULTS_OF_SERVERS
     of_servers = {name: fault for name, fault in all_of_servers.items() if name in plan.faults}
     of_workers = {name: fault for name, fault in FAULTS_OF_MEMBERS.items() if name in plan.faults}
     groups = [group for group in (of_servers, of_workers) if group]
     with ThreadPoolExecutor() as pool:
-        runs = [pool.submit(_inject, fleet, plan, producers, group, number) for number, group in enumerate(groups)]
+        runs = [pool.submit(_inject, fleet, plan, is_busy, group, number) for number, group in enumerate(groups)]
         return sorted((one for run in runs for one in run.result()), key=lambda one: one.begins)
 
 
 def _inject(
-    fleet: FleetOnFire, plan: Plan, producers: Member, faults: Mapping[str, Fault], group: int
+    fleet: FleetOnFire, plan: Plan, is_busy: Callable[[], bool], faults: Mapping[str, Fault], group: int
 ) -> list[Disturbance]:
     chance = random.Random(f"faults {plan.seed} {group}")
     deadline = time.monotonic() + plan.seconds
@@ -146,13 +159,13 @@ def _inject(
     while True:
         time.sleep(chance.uniform(0.5, plan.pause_seconds))
         left = deadline - time.monotonic()
-        is_producing = bool(plan.jobs) and producers.is_running
-        if len(done) >= _FEWEST_FAULTS and left <= 0 and not is_producing:
+        goes_on = is_busy()
+        if len(done) >= _FEWEST_FAULTS and left <= 0 and not goes_on:
             return done
         if not deck:
             deck = chance.sample(sorted(faults), len(faults))
         name, began = deck.pop(), time.monotonic()
-        faults[name](fleet, chance, max(left, plan.seconds if is_producing else 4.0))
+        faults[name](fleet, chance, max(left, plan.seconds if goes_on else 4.0))
         done.append(Disturbance(name, began, time.monotonic()))
 
 
