@@ -30,6 +30,7 @@ _WAIT_SECONDS = 0.5
 _PAUSE_SECONDS = 0.05
 _GIVEN_BACK_SHARE = 0.035
 _FORGOTTEN_SHARE = 0.005
+_LATE_SHARE = 0.7
 _OTHER_QUEUES_SHARE = 0.2
 
 
@@ -155,12 +156,13 @@ class Consumer(_Member):
     def __init__(self, crew: _Crew, rules: QueueRules, number: int) -> None:
         super().__init__(crew, f"{rules.name}-{number}")
         self._queue = rules.name
+        self._limits = rules.limits
         self._others = [queue for queue in crew.queues if queue != rules.name]
         self._waiting: tuple[str, Acks] | None = None
 
     def _work(self) -> None:
         others = self._others if self._chance.random() < _OTHER_QUEUES_SHARE else []
-        limit, call = self._chance.choice([1, 1, 3]), self._next_call()
+        limit, call = self._chance.choice(self._limits), self._next_call()
         queues = [self._queue, *others]
         waiting, self._waiting = self._waiting, None
         acks = None if waiting is None else waiting[1]._replace(queue=waiting[0])
@@ -195,12 +197,20 @@ class Consumer(_Member):
         match ending:
             case "give back":
                 self._give_back(queue, job)
-            case "success" if self._waiting is None and self._chance.random() < 0.5:
-                self._waiting = queue, Acks(succeeded=(ack._replace(retry_delay=0.0),))
+            case "success" if self._chance.random() < _LATE_SHARE and self._add_waiting(queue, ack):
+                pass
             case "success":
                 self._send(queue, (ack._replace(retry_delay=0.0),), ())
             case _:
                 self._send(queue, (), (ack,))
+
+    def _add_waiting(self, queue: str, ack: Ack) -> bool:
+        """Keep a success for the next dequeue; return False if that has acks of another queue already."""
+        of_queue, acks = self._waiting or (queue, Acks())
+        if of_queue != queue:
+            return False
+        self._waiting = queue, acks._replace(succeeded=(*acks.succeeded, ack._replace(retry_delay=0.0)))
+        return True
 
     def _ending(self, failing_share: float) -> str:
         shares = {"failure": failing_share, "give back": _GIVEN_BACK_SHARE, "forget": _FORGOTTEN_SHARE}

@@ -21,6 +21,7 @@ class QueueRules(NamedTuple):
         pause_seconds: average pause between two enqueues of a producer; each key has its own producer.
         batches: how many jobs an enqueue may store.
         consumers: how many consumers it has in each process of consumers.
+        limits: how many jobs a consumer may ask for.
         attempts: attempts of its jobs.
         failing_share: how many of the attempts fail.
         is_meddled_with: whether jobs are cancelled, deleted, rescheduled and, after their last attempt, retried.
@@ -36,6 +37,7 @@ class QueueRules(NamedTuple):
     pause_seconds: float = 0.5
     batches: tuple[int, ...] = (1, 1, 4)
     consumers: int = 1
+    limits: tuple[int, ...] = (1, 1, 3)
     attempts: int = 1000
     failing_share: float = 0.08
     is_meddled_with: bool = False
@@ -91,8 +93,13 @@ QUEUES = {
         QueueRules("worker_plain", job_class="Plain", pause_seconds=0.25),
         QueueRules("worker_ordered", ("w1", "w2"), is_ordered=True, job_class="Ordered"),
         QueueRules("worker_limited", ("x1", "x2"), running_per_key=2, job_class="Limited"),
-        QueueRules("many_ordered", _keys(40), is_ordered=True, pause_seconds=3.0, batches=(1, 1, 4, 30), consumers=4),
-        QueueRules("many_limited", _keys(20), 5, pause_seconds=4.0, batches=(1, 1, 4, 30), consumers=3),
+        QueueRules(
+            "many_ordered", _keys(40), is_ordered=True, pause_seconds=3.0, batches=(1, 1, 4, 30),
+            consumers=4, limits=(1, 3, 10),
+        ),
+        QueueRules(
+            "many_limited", _keys(20), 5, pause_seconds=4.0, batches=(1, 1, 4, 30), consumers=3, limits=(1, 3, 10)
+        ),
         QueueRules("paced", _keys(6), starts_per_second=5, pause_seconds=0.7),
         QueueRules(
             "meddled_ordered", _keys(10), is_ordered=True, pause_seconds=1.0,
