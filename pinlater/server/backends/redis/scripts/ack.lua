@@ -141,6 +141,6 @@ if #failing > 0 then
   keep_failures(request[3][1], request[3][2])
 end
 call_in_chunks('HSET', prefix .. 'failing', failing)
-local through = keyed and keyed.note_and_turn(members, befores) or 0 -- may move jobs within their groups
+local through = keyed and keyed.note_and_turn(members, befores, lines) or 0 -- may move jobs within their groups
 settle_changed()
 return {NOW, changed, failed, through, linked and linked.tell()}

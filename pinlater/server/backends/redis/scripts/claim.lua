@@ -70,7 +70,14 @@ repeat
         call_in_chunks('HSET', JOBS, records)
         call_in_chunks('ZADD', CLAIMS, claims)
         if keyed then
-          keyed.note(members, lines)
+          local new_lines = {}
+          for at, member in ipairs(members) do
+            new_lines[member] = lines[at]
+          end
+          for at = 1, #records, 2 do
+            new_lines[records[at]] = records[at + 1]
+          end
+          keyed.note(members, lines, new_lines)
         end
       end
       for _, body in ipairs(read_fields(prefix .. 'bodies', taken)) do

@@ -4,6 +4,6 @@
 local LINKS, SHARED, FAMILIES = prefix .. 'links', prefix .. 'job_keys', prefix .. 'families'
 local USED = redis.call('EXISTS', prefix .. 'keys', SHARED, SHARED, LINKS, LINKS, LINKS, LINKS,
   FAMILIES, FAMILIES, FAMILIES, FAMILIES)
-local HAS_KEYS, HAS_SHARED_KEYS = USED % 4 > 0, USED % 4 > 1
+local HAS_KEYS, HAS_SHARED_KEYS = USED % 2 > 0, USED % 4 > 1
 local HAS_LINKS = USED > 3 or ARGV[#ARGV] == 'links'
 local HAS_FAILURES = true

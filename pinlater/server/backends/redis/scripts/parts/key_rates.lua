@@ -35,6 +35,11 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return rate, tonumber(next_us)
     end
 
+    -- Returns whether a key has a rate, or gets one.
+    function rates.has(text)
+      return newest[text] or kept[text] or read_rate(text)
+    end
+
     local function put_rate(text, rate, next_us)
       redis.call('HSET', RATES, text, rate .. ' ' .. string.format('%d', next_us))
     end
