@@ -7,7 +7,7 @@
 -- becomes FAILED instead of PENDING, unless it has something to undo.
 -- Returns {now, number of jobs changed, number of those that are now FAILED, number of others let through, ended
 -- sleeps: see links.lua}.
--- parts: when_full records features failures key_rates keys due_index changes custom_status successes families inboxes links failure_groups
+-- parts: when_full records features failures key_rates key_entries key_turns keys due_index changes custom_status successes families inboxes links failure_groups
 local request = cmsgpack.unpack(ARGV[2])
 local groups, singles = request[1], request[2]
 local LAST_EXACT, END_OF_TIME = 2 ^ 53, '9223372036854775807'

@@ -5,7 +5,7 @@
 -- Returns {list indexes of the jobs that are cancelled, of those that are asked to stop, both also by earlier calls, of
 -- those of both that may have children to cancel; number of jobs that this call has cancelled, of other jobs let
 -- through, ended sleeps: see links.lua}.
--- parts: when_full records features failures key_rates keys due_index changes custom_status successes families inboxes links
+-- parts: when_full records features failures key_rates key_entries key_turns keys due_index changes custom_status successes families inboxes links
 local jobs, members = cmsgpack.unpack(ARGV[2]), {}
 for at, job in ipairs(jobs) do
   members[at] = member_of(job[2])

@@ -9,7 +9,7 @@
 -- does not hold, of those to be moved that are due now (their waits are fulfilled, or they are asked to stop and keep
 -- their place), of those that are held and asked to stop; number of other jobs let through, ended sleeps: see
 -- links.lua}.
--- parts: when_full records features failures key_rates keys due_index changes custom_status claim_source successes families inboxes links
+-- parts: when_full records features failures key_rates key_entries key_turns keys due_index changes custom_status claim_source successes families inboxes links
 local items = cmsgpack.unpack(ARGV[2])
 local members, lines = {}, {}
 for at, item in ipairs(items) do

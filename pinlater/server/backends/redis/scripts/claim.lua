@@ -5,7 +5,7 @@
 -- Returns {"1" if more may be due, "1" if more may be due but the queue's limit is reached, when the next job falls
 -- due or empty, columns as JSON (ids, priorities, attempts allowed, attempts remaining, created, run_after), the
 -- bodies, number of other jobs let through}.
--- parts: records features failures key_rates keys due_index
+-- parts: records features failures key_rates key_entries key_turns keys due_index
 local claim, lease = ARGV[2], ARGV[3]
 local wanted, bytes_left, overhead = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local levels, is_dry = tonumber(ARGV[7]), ARGV[9] == '1'

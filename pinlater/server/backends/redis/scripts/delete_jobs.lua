@@ -2,7 +2,7 @@
 -- [4] most jobs that all calls with this key delete together, or empty: the first call deletes all; [5] state, [6]
 -- priority; [7]: MessagePack, a list of ids.
 -- Returns {number deleted now, number deleted by all calls with the key, ended sleeps: see links.lua}.
--- parts: when_full records features failures key_rates keys due_index changes successes families inboxes links forget_links call_results
+-- parts: when_full records features failures key_rates key_entries key_turns keys due_index changes successes families inboxes links forget_links call_results
 local before, most = find_result(ARGV[2]), tonumber(ARGV[4])
 if before and not most then
   return {0, before}

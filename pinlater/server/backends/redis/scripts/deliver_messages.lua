@@ -3,7 +3,7 @@
 -- message, a digit for its kind, payload.
 -- Returns {ended sleeps: see links.lua}.
 -- standalone
--- parts: clock chunks no_queue records failures key_rates keys successes families inboxes
+-- parts: clock chunks no_queue records failures key_rates key_entries key_turns keys successes families inboxes
 local inboxes, jobs = open_inboxes(), {}
 for at = 2, #ARGV, 5 do
   local address, name, id, kind, payload = unpack(ARGV, at, at + 4)

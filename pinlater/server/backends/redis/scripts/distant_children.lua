@@ -2,7 +2,7 @@
 -- addresses of parents, see inboxes.lua; [3] limit.
 -- Returns the same as open_children.
 -- standalone
--- parts: clock chunks no_queue records failures key_rates keys successes families inboxes
+-- parts: clock chunks no_queue records failures key_rates key_entries key_turns keys successes families inboxes
 local inboxes, found, limit, is_unfinished = open_inboxes(), {}, tonumber(ARGV[3]), false
 for _, address in ipairs(cmsgpack.unpack(ARGV[2])) do
   is_unfinished = inboxes.find_children(KEYS[1] .. ':' .. address, found, limit - #found) or is_unfinished

@@ -3,7 +3,7 @@
 -- start; [4] number of links to read, or of jobs whose families are to be deleted.
 -- Returns {cursor of the next page, "0" at the end; ended sleeps: see links.lua}.
 -- standalone
--- parts: clock chunks no_queue when_full records failures key_rates keys successes families inboxes forget_links
+-- parts: clock chunks no_queue when_full records failures key_rates key_entries key_turns keys successes families inboxes forget_links
 local dead, cursor, inboxes = ARGV[2], ARGV[3], open_inboxes()
 local FAMILIES = 'families' -- the cursor after all links
 

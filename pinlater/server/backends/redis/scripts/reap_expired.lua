@@ -4,7 +4,7 @@
 -- ms: while the server is younger, claims whose lease is longer than its age are spared; [6] the group of expired
 -- claims, [7]: MessagePack {budget, groups} with that group, see failure_groups.lua.
 -- Returns {claims read, claims spared, jobs now PENDING, jobs now FAILED, ended sleeps: see links.lua}.
--- parts: when_full records features failures key_rates keys due_index changes successes families inboxes links failure_groups
+-- parts: when_full records features failures key_rates key_entries key_turns keys due_index changes successes families inboxes links failure_groups
 local age, quiet = tonumber(ARGV[4]), tonumber(ARGV[5])
 local members = redis.call('ZRANGEBYSCORE', CLAIMS, '-inf', NOW, 'LIMIT', ARGV[3], ARGV[2])
 local spared, retried, failed = 0, 0, 0

@@ -3,7 +3,7 @@
 -- ARGV[2] "source" or "claim", [3] its value, [4] cursor, "0" to start, [5] number of claims to read; [6]:
 -- MessagePack, a list of ids of jobs that stay claimed.
 -- Returns {cursor of the next page, "0" at the end; number of jobs released; ended sleeps: see links.lua}.
--- parts: when_full records features failures key_rates keys due_index changes claim_source successes families inboxes links
+-- parts: when_full records features failures key_rates key_entries key_turns keys due_index changes claim_source successes families inboxes links
 local is_by_source, wanted = ARGV[2] == 'source', ARGV[3]
 local step = redis.call('ZSCAN', CLAIMS, ARGV[4], 'COUNT', ARGV[5])
 local members = {}

@@ -2,7 +2,7 @@
 -- result, in ms; [4] most jobs that all calls with this key retry together; [5] priority, [6] attempts, [7] run_after
 -- or empty for now, [8] limit.
 -- Returns {number moved now, number moved by all calls with the key}.
--- parts: when_full records features failures key_rates keys due_index changes successes families inboxes links retry call_results
+-- parts: when_full records features failures key_rates key_entries key_turns keys due_index changes successes families inboxes links retry call_results
 local before = find_result(ARGV[2]) or 0
 local run_after = ARGV[7] ~= '' and ARGV[7] or NOW
 local key, most = prefix .. 'f' .. ARGV[5], math.min(tonumber(ARGV[8]), ARGV[4] - before)

@@ -1,7 +1,7 @@
 -- Those of the given jobs that are FAILED -> PENDING with new attempts. ARGV[2] idempotency key or empty, [3] how long
 -- to keep its result, in ms; [4] attempts, [5] run_after or empty for now, [6]: MessagePack, a list of {priority, id}.
 -- Returns the number of jobs moved.
--- parts: when_full records features failures key_rates keys due_index changes successes families inboxes links retry call_results
+-- parts: when_full records features failures key_rates key_entries key_turns keys due_index changes successes families inboxes links retry call_results
 local known = find_result(ARGV[2])
 if known then
   return known

@@ -2,7 +2,7 @@
 -- stays in line. ARGV[2] idempotency key or empty, [3] how long to keep its result, in ms; [4] run_after, or empty:
 -- those that are not due become due now; [5]: MessagePack, a list of {priority, id}. Returns the number of jobs
 -- changed.
--- parts: when_full records features failures key_rates keys due_index changes call_results
+-- parts: when_full records features failures key_rates key_entries key_turns keys due_index changes call_results
 local known = find_result(ARGV[2])
 if known then
   return known

@@ -11,7 +11,7 @@ SCRIPTS = Path(redis.__file__).parent / "scripts"
 
 
 def test_scripts_decide_about_keys_by_the_same_numbers():
-    text = (SCRIPTS / "parts" / "keys.lua").read_text(encoding="utf-8")
+    text = (SCRIPTS / "parts" / "key_entries.lua").read_text(encoding="utf-8")
     [(names, values)] = re.findall(r"local (WAITS, [A-Z_, ]+) = ([\d, ]+)", text)
     numbers = dict(zip(names.split(", "), map(int, values.split(", ")), strict=True))
     assert numbers.items() >= {"WAITS": WAITS_FOR_KEY_MS, "TURN_JOBS": TURN_JOBS, "ORDERED": ORDERED}.items()

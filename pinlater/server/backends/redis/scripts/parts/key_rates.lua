@@ -10,7 +10,6 @@ if HAS_SHARED_KEYS or HAS_LINKS then
     local RATES, LOOKS, TURNS = prefix .. 'key_rates', prefix .. 'key_rate_looks', prefix .. 'turns'
     local PERIODS = {s = 1000000, m = 60000000, h = 3600000000, d = 86400000000}
     local TOGETHER_US, IDLE_MS, FORGOTTEN_AT_ONCE = 50000, 3600000, 2
-    local has_rates
     local newest, kept, started = {}, {}, {}
 
     -- Returns the microseconds between two starts, how far they may be ahead of that, and the period.
@@ -28,10 +27,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
     end
 
     local function read_rate(text)
-      if has_rates == nil then
-        has_rates = redis.call('EXISTS', RATES) == 1
-      end
-      local rate, next_us = string.match(has_rates and redis.call('HGET', RATES, text) or '', '^(%S+) (%d+)$')
+      local rate, next_us = string.match(redis.call('HGET', RATES, text) or '', '^(%S+) (%d+)$')
       return rate, tonumber(next_us)
     end
 
@@ -84,7 +80,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       end
       if not rate then
         forget_some()
-        has_rates, rate, next_us = true, new, 0
+        rate, next_us = new, 0
         redis.call('ZADD', LOOKS, string.format('%d', now + IDLE_MS), text)
         put_rate(text, rate, next_us)
       elseif new and new ~= rate then
