@@ -8,7 +8,7 @@
 -- links" for both.
 -- Returns the id before the first new one, then for each duplicate of an existing job: its index in the call, and the
 -- priority and member of the existing job.
--- parts: records new_features failures key_rates key_entries key_turns keys unique_keys successes families inboxes parents call_results
+-- parts: records new_features failures key_rates key_entries key_turns keys new_keys unique_keys successes families inboxes parents call_results
 local known = find_result(ARGV[2])
 if known then
   return known
@@ -35,6 +35,9 @@ local function store()
   call_in_chunks('HSET', JOBS, records)
   for priority, list in pairs(pending) do
     call_in_chunks('ZADD', prefix .. 'p' .. priority, list)
+  end
+  if keyed then
+    keyed.store_new()
   end
 end
 

@@ -6,7 +6,7 @@
 -- groups}, see failure_groups.lua.
 -- ARGV[6] on: the bodies, the results, then "keyed" if any of the jobs has a shared key.
 -- Returns the same as enqueue.
--- parts: records imported_features failures key_rates key_entries key_turns keys due_index changes unique_keys call_results failure_groups
+-- parts: records imported_features failures key_rates key_entries key_turns keys new_keys due_index changes unique_keys call_results failure_groups
 local known = find_result(ARGV[2])
 if known then
   return known
@@ -65,6 +65,7 @@ call_in_chunks('HSET', prefix .. 'results', results)
 call_in_chunks('HSET', prefix .. 'links', links)
 apply_changes()
 if keyed then
+  keyed.store_new()
   keyed.turn()
 end
 call_in_chunks('HSET', prefix .. 'failing', failing)

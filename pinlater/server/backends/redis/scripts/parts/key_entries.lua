@@ -9,7 +9,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
     -- where they end.
     local entries = {
       TURNS = TURNS, WAITS = WAITS, TURN_JOBS = TURN_JOBS, ORDERED = ORDERED, MOST_LISTED = 100,
-      CLAIMED = '\0c', THROUGH = '\0p', WAITING = '\0p' .. string.format('%016d', WAITS), PAST = '\1'
+      CLAIMED = '\0c', THROUGH = '\0p', WAITING = '\0p4503599627370496', PAST = '\1'
     }
 
     -- Returns the limit and text of a stored key.

@@ -12,18 +12,16 @@ local keyed, open_keys
 if HAS_SHARED_KEYS or HAS_LINKS then
   -- Returns the functions for the queue whose Redis keys begin with this prefix.
   function open_keys(prefix, JOBS)
-    local keyed = {}
     local entries, JOB_KEYS = open_entries(prefix), prefix .. 'job_keys'
+    local keyed = {changed = {}, entries = entries}
     local TURNS, WAITS, ORDERED = entries.TURNS, entries.WAITS, entries.ORDERED
     local THROUGH, PAST = entries.THROUGH, entries.PAST
     local entry_of, parse_key, parse_pending = entries.entry_of, entries.parse_key, entries.parse_pending
     local first_entries = entries.first_entries
-    local changed_keys, rates, turns, has_rates = {}, nil, nil, nil
-    -- What is to be stored of new jobs, the keys that these have, and by key the latest run_after.
-    local new_keys, new_turns, added_keys, last_added, last_stored = {}, {}, {}, {}, {}
+    local rates, turns, has_rates
 
     -- Returns the functions for rates; only if a key of the queue has one, unless it gets one.
-    local function rates_if(gets_one)
+    function keyed.rates_if(gets_one)
       if not rates then
         if has_rates == nil then
           has_rates = redis.call('EXISTS', prefix .. 'key_rates') == 1
@@ -41,7 +39,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
 
     -- Returns when a job is due, whether it waits or not; bounded so that the time with and without WAITS can be told
     -- apart.
-    local function without_wait(run_after)
+    function keyed.without_wait(run_after)
       local due = tonumber(run_after)
       return math.min(math.max(due >= WAITS and due - WAITS or due, 0), WAITS - 1)
     end
@@ -52,7 +50,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       local state, _, _, _, _, run_after = string.match(line or '', RECORD)
       if state == PENDING then
         local is_through = was_state == IN_PROGRESS or was_state == PENDING and tonumber(was_run_after) < WAITS
-        local due = is_through and math.min(math.max(run_after, 0), WAITS - 1) or without_wait(run_after) + WAITS
+        local due = is_through and math.min(math.max(run_after, 0), WAITS - 1) or keyed.without_wait(run_after) + WAITS
         if due ~= tonumber(run_after) then
           the_turns().put_at({member}, {line}, {due})
           run_after = string.format('%d', due)
@@ -61,64 +59,8 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return state, run_after
     end
 
-    -- Stores the keys and the entries of new jobs.
-    local function store_new()
-      call_in_chunks('HSET', JOB_KEYS, new_keys)
-      call_in_chunks('ZADD', TURNS, new_turns)
-      new_keys, new_turns, last_added, last_stored = {}, {}, {}, {}
-    end
-
-    -- Returns whether a new job is the only one of its key, so that it need not wait; false if its key may have a rate.
-    local function is_only_one(text, rate)
-      local is_first = not added_keys[text]
-      added_keys[text] = true
-      if not is_first or rate or rates_if() and rates.has(text) then
-        return false
-      end
-      return not first_entries(text, entries.CLAIMED, PAST, 1)[1]
-    end
-
-    -- Returns the latest run_after of the stored PENDING jobs of a key; 0 if there are none.
-    local function last_run_after(text)
-      local last = entries.last_entries(text, THROUGH, PAST, 1)[1]
-      return last and parse_pending(text, last) or 0
-    end
-
-    -- Records the key of a new job.
-    function keyed.remember(member, text, limit, rate)
-      if rate then
-        redis.call('HSET', prefix .. 'job_rates', member, rate)
-      end
-      new_keys[#new_keys + 1] = member
-      new_keys[#new_keys + 1] = (limit and string.format('%d', limit) or '') .. ' ' .. text
-    end
-
-    -- Records the key of a new PENDING job, and puts the job in line; returns the run_after to store it with.
-    function keyed.add(member, text, limit, run_after, rate, is_imported)
-      local due = without_wait(run_after)
-      if is_only_one(text, rate) then
-        due = math.max(due, now)
-      else
-        due = due + WAITS
-        if rate then
-          rates_if(true).note(text, rate, is_imported)
-        end
-        if limit == ORDERED then
-          last_stored[text] = last_stored[text] or last_run_after(text)
-          due = math.max(due, last_stored[text], last_added[text] or 0)
-        end
-        changed_keys[text] = true
-      end
-      last_added[text] = math.max(due, last_added[text] or 0)
-      new_turns[#new_turns + 1] = 0
-      new_turns[#new_turns + 1] = entry_of(text, member, PENDING, due)
-      keyed.remember(member, text, limit, rate)
-      return string.format('%d', due)
-    end
-
     -- Updates the entries of jobs after a change, given their previous records, and if known, the new ones by member.
     function keyed.note(members, lines, new_lines)
-      store_new()
       local own, texts, befores, seen = {}, {}, {}, {}
       for at, value in ipairs(read_fields(JOB_KEYS, members)) do
         if value and not seen[members[at]] then
@@ -136,17 +78,17 @@ if HAS_SHARED_KEYS or HAS_LINKS then
         local state, run_after = put_in_line(member, line, was, was_run_after)
         local new = entry_of(text, member, state, run_after)
         if state == IN_PROGRESS and was == PENDING then
-          if rates_if() then
+          if keyed.rates_if() then
             rates.note_start(text)
           end
         elseif state == PENDING and was == FAILED then
           local rate = redis.call('HGET', prefix .. 'job_rates', member)
           if rate then
-            rates_if(true).note(text, rate, true)
+            keyed.rates_if(true).note(text, rate, true)
           end
         end
         if old ~= new then
-          changed_keys[text] = true
+          keyed.changed[text] = true
           removed[#removed + 1] = old or nil
           if new then
             added[#added + 1] = 0
@@ -161,25 +103,24 @@ if HAS_SHARED_KEYS or HAS_LINKS then
     -- Returns when a PENDING job is due, whether it waits or not; -1 if it waits for an ordered key, so that it must
     -- keep its place.
     function keyed.movable_due(member, run_after)
-      store_new()
       local value = redis.call('HGET', JOB_KEYS, member)
       if not value or tonumber(run_after) < WAITS then
         return tonumber(run_after)
       end
-      return parse_key(value) == ORDERED and -1 or without_wait(run_after)
+      return parse_key(value) == ORDERED and -1 or keyed.without_wait(run_after)
     end
 
     -- Returns the run_after of a PENDING job that is to be due at another time; one that waits for an ordered key is not
     -- moved ahead of others.
     function keyed.put_off(member, run_after, due)
-      local is_earlier = tonumber(due) < without_wait(run_after)
+      local is_earlier = tonumber(due) < keyed.without_wait(run_after)
       return is_earlier and keyed.movable_due(member, run_after) < 0 and run_after or due
     end
 
     -- Returns the run_after of a PENDING job without what is added while it waits for its key.
     function keyed.when_let_through(member, run_after)
       local is_keyed = tonumber(run_after) >= WAITS and redis.call('HEXISTS', JOB_KEYS, member) == 1
-      return is_keyed and string.format('%d', without_wait(run_after)) or run_after
+      return is_keyed and string.format('%d', keyed.without_wait(run_after)) or run_after
     end
 
     -- Returns the first entries of a key that are let through or wait; nil if none of its jobs wait.
@@ -195,9 +136,8 @@ if HAS_SHARED_KEYS or HAS_LINKS then
     -- Lets jobs of the changed keys through. Returns how many, and how many of them are due. wanted is how many more
     -- jobs a dequeue could take than it has found.
     function keyed.turn(wanted)
-      store_new()
-      local texts, keys, through, due = changed_keys, 0, 0, 0
-      changed_keys, added_keys = {}, {}
+      local texts, keys, through, due = keyed.changed, 0, 0, 0
+      keyed.changed = {}
       for _ in pairs(texts) do
         keys = keys + 1
       end
@@ -206,7 +146,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
         local again, lines = {}, {}
         for text in pairs(texts) do
           local starts_at, held_until
-          if rates_if() then
+          if keyed.rates_if() then
             starts_at, held_until = rates.settle(text)
           end
           if starts_at then
