@@ -244,7 +244,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
         local some, some_due, is_more = let_some_through(line, turn_jobs, moves)
         through, due = through + some, due + some_due
         if is_more then
-          again[line.text] = true
+          again[line.text] = line.limit
         elseif some == 0 and line.waiting[1] then
           stuck[line.text] = line.through
           for _, entry in ipairs(line.claimed or {}) do
@@ -254,7 +254,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       end
       move_all(moves)
       for text in pairs(repair(stuck)) do
-        again[text] = true
+        again[text] = 0
       end
       return through, due
     end

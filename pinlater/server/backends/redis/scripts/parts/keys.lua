@@ -13,12 +13,12 @@ if HAS_SHARED_KEYS or HAS_LINKS then
   -- Returns the functions for the queue whose Redis keys begin with this prefix.
   function open_keys(prefix, JOBS)
     local entries, JOB_KEYS = open_entries(prefix), prefix .. 'job_keys'
-    local keyed = {changed = {}, entries = entries}
+    local keyed = {entries = entries}
     local TURNS, WAITS, ORDERED = entries.TURNS, entries.WAITS, entries.ORDERED
     local THROUGH, PAST = entries.THROUGH, entries.PAST
     local entry_of, parse_key, parse_pending = entries.entry_of, entries.parse_key, entries.parse_pending
     local first_entries = entries.first_entries
-    local rates, turns, has_rates
+    local changed, rates, turns, has_rates = {}, nil, nil, nil
 
     -- Returns the functions for rates; only if a key of the queue has one, unless it gets one.
     function keyed.rates_if(gets_one)
@@ -59,14 +59,19 @@ if HAS_SHARED_KEYS or HAS_LINKS then
       return state, run_after
     end
 
+    -- Records that jobs of a key have changed, and a limit that one of them has.
+    function keyed.note_change(text, limit)
+      changed[text] = math.max(changed[text] or 0, limit or 0)
+    end
+
     -- Updates the entries of jobs after a change, given their previous records, and if known, the new ones by member.
     function keyed.note(members, lines, new_lines)
-      local own, texts, befores, seen = {}, {}, {}, {}
+      local own, limits, texts, befores, seen = {}, {}, {}, {}, {}
       for at, value in ipairs(read_fields(JOB_KEYS, members)) do
         if value and not seen[members[at]] then
           local size = #own + 1
           seen[members[at]], own[size], befores[size] = true, members[at], lines[at] or ''
-          texts[size] = select(2, parse_key(value))
+          limits[size], texts[size] = parse_key(value)
         end
       end
       local removed, added = {}, {}
@@ -88,7 +93,7 @@ if HAS_SHARED_KEYS or HAS_LINKS then
           end
         end
         if old ~= new then
-          keyed.changed[text] = true
+          keyed.note_change(text, limits[at])
           removed[#removed + 1] = old or nil
           if new then
             added[#added + 1] = 0
@@ -124,36 +129,36 @@ if HAS_SHARED_KEYS or HAS_LINKS then
     end
 
     -- Returns the first entries of a key that are let through or wait; nil if none of its jobs wait.
-    local function read_line(text, turn_jobs)
-      local most = math.min(turn_jobs, entries.MOST_LISTED) + 1
+    local function read_line(text, turn_jobs, limit)
+      local most = math.min(math.max(turn_jobs, limit), entries.MOST_LISTED) + 1
       local found = first_entries(text, THROUGH, PAST, most)
       local last = found[#found]
       if last and (#found == most or parse_pending(text, last) >= WAITS) then
-        return {text = text, entries = found, is_cut = #found == most}
+        return {text = text, limit = limit, entries = found, is_cut = #found == most}
       end
     end
 
     -- Lets jobs of the changed keys through. Returns how many, and how many of them are due. wanted is how many more
     -- jobs a dequeue could take than it has found.
     function keyed.turn(wanted)
-      local texts, keys, through, due = keyed.changed, 0, 0, 0
-      keyed.changed = {}
+      local texts, keys, through, due = changed, 0, 0, 0
+      changed = {}
       for _ in pairs(texts) do
         keys = keys + 1
       end
       local turn_jobs = math.max(entries.TURN_JOBS, math.floor((wanted or 0) / keys))
       while next(texts) do
         local again, lines = {}, {}
-        for text in pairs(texts) do
+        for text, limit in pairs(texts) do
           local starts_at, held_until
           if keyed.rates_if() then
             starts_at, held_until = rates.settle(text)
           end
           if starts_at then
             local some, some_due, is_more = the_turns().let_paced_through(text, starts_at, held_until)
-            through, due, again[text] = through + some, due + some_due, is_more or nil
+            through, due, again[text] = through + some, due + some_due, is_more and limit or nil
           else
-            lines[#lines + 1] = read_line(text, turn_jobs)
+            lines[#lines + 1] = read_line(text, turn_jobs, limit)
           end
         end
         if #lines > 0 then

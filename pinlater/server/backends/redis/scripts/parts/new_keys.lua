@@ -45,7 +45,7 @@ if keyed then
       if limit == entries.ORDERED then
         due = math.max(due, last_run_after(text))
       end
-      keyed.changed[text] = true
+      keyed.note_change(text, limit)
     end
     last_added[text] = math.max(due, last_added[text] or 0)
     new_turns[#new_turns + 1] = 0
