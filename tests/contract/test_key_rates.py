@@ -350,3 +350,10 @@ def test_all_that_waits_runs_in_the_end_whatever_happens_to_it(backend):
     assert most_within(times, 1000) <= 20
     assert len(times) >= 70
     assert backend.count() <= len(names) - len(times) // 4
+
+
+def test_a_job_without_a_rate_leaves_that_of_an_earlier_job_of_its_call(backend):
+    first, _ = backend.put(new_job(key=rated("1/m")), new_job(key=JobKey("a")))
+    assert backend.take_names(9) == [first]
+    backend.clock.advance(59_000)
+    assert backend.take_names(9) == []

@@ -50,22 +50,26 @@ def test_two_servers_keep_limits_and_order_and_leave_nothing_behind(redis_servic
     asyncio.run(run())
 
 
-def test_what_a_server_of_an_earlier_version_has_ended_holds_up_nobody_for_ever(redis_service):
+@pytest.mark.parametrize("key", [JobKey("one", 1), JobKey("one", 1, is_ordered=True), JobKey("one")])
+@pytest.mark.parametrize("is_claimed", [True, False])
+def test_what_a_server_of_an_earlier_version_has_ended_holds_up_nobody_for_ever(redis_service, key, is_claimed):
     """Such a server changes the record of a job and the sets of its state, but nothing that is kept of keys."""
 
     async def run():
         store = open_store(redis_service)
         await store.create_queue(QUEUE)
-        names = [*await store.enqueue_jobs(QUEUE, [new_job(key=JobKey("one", 1)) for _ in range(2)])]
-        await store.dequeue_jobs(QUEUE, 1, Claim("host:1:1:worker:1", 120_000))
+        names = [*await store.enqueue_jobs(QUEUE, [new_job(key=key) for _ in range(2)])]
+        if is_claimed:
+            await store.dequeue_jobs(QUEUE, 1, Claim("host:1:1:worker:1", 120_000))
         first = JobDescriptor.parse(names[0])
         with redis_service.client() as client:
             [records] = client.keys("pinlater:{?:*:jobs")
             [member] = [name for name in client.hkeys(records) if int(name[1:]) == first.local_id]
             client.hset(records, member, b"2" + client.hget(records, member)[1:])
-            client.zrem(records.removesuffix(b"jobs") + b"claims", member)
-        names += await store.enqueue_jobs(QUEUE, [new_job(key=JobKey("one", 1))])
-        found = await store.dequeue_jobs(QUEUE, 9, Claim("host:1:1:worker:2", 120_000))
+            for of_state in (b"claims", b"p1"):
+                client.zrem(records.removesuffix(b"jobs") + of_state, member)
+        names += await store.enqueue_jobs(QUEUE, [new_job(key=key)])
+        found = await store.dequeue_jobs(QUEUE, 1, Claim("host:1:1:worker:2", 120_000))
         assert [job.descriptor for job in found.jobs] == names[1:2]
         await store.close()
 
