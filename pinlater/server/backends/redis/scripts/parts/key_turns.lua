@@ -19,7 +19,9 @@ if HAS_SHARED_KEYS or HAS_LINKS then
         local text, list = string.format('%d', runs_after[at]), scores[priority] or {}
         records[2 * at - 1] = member
         records[2 * at] = record(PENDING, priority, allowed, remaining, created, text, updated, lease, bytes, claim)
-        scores[priority], list[#list + 1], list[#list + 2] = list, text, member
+        scores[priority] = list
+        list[#list + 1] = text
+        list[#list + 1] = member
         if may_have_failed(allowed, remaining, bytes) then
           failing[#failing + 1] = member
         end
