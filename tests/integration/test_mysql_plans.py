@@ -259,7 +259,7 @@ OF_PERIODS = {
     "delete_expired_periods": "PRIMARY", "expired_periods": "unique_periods_ending",
 }  # fmt: skip
 OF_KEYS = {
-    "delete_keyed_jobs", "first_of_key", "running_of_key", "pending_of_key", "waiting_for_key", "scheduled_of_key",
+    "delete_keyed_jobs", "first_of_key", "running_of_key", "pending_of_key", "waiting_for_key",
     "last_of_key", "through_of_key",
 }  # fmt: skip
 OF_RATES = {

@@ -265,10 +265,10 @@ class Claimer:
         has_more, through_due = False, None
         if keys:
             self._database.keyed_queues.add(self._queue.id)
-            results = await transaction.run(*changes)
             is_full = any(share.has_more or share.is_held for share in shares)
             wanted = 0 if is_full else sum(call.limit for call in calls) - sum(len(share.jobs) for share in shares)
-            through_due = (await let_next_through(transaction, keys, wanted, is_claim=True)).first_due
+            through = await let_next_through(transaction, keys, wanted, is_claim=True, before=changes, ended=())
+            results, through_due = through.results, through.first_due
             has_more = through_due is not None and through_due <= transaction.now
             await transaction.run_and_commit()
         else:

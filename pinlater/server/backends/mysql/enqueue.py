@@ -18,7 +18,7 @@ from pinlater.server.backends.mysql.failure_groups import Kept, keep
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.ids import IdAllocator
 from pinlater.server.backends.mysql.job_rows import Row, insert_statements
-from pinlater.server.backends.mysql.keys import Keys, keep_rates, keys_of, let_next_through, queue_key
+from pinlater.server.backends.mysql.keys import keep_rates, keys_of, let_next_through
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.mysql.unique_keys import Duplicates, UniqueJob
 from pinlater.server.backends.records import IdempotencyKey
@@ -123,21 +123,23 @@ async def _insert(
     await unique_keys.replace(transaction, resolution, queue_ids)
     await unique_keys.begin_periods(transaction, (job for job in keyed if job.slot not in duplicates))
     has_parents = any(call.has_parents for call in new.calls)
+    inserted, places = await insert_statements(transaction, rows, contents)
     statements = [
         *unique_keys.statements(transaction, resolution, queue_ids),
-        *await insert_statements(transaction, rows, contents),
+        *inserted,
         *insert_results(transaction, _results(new.calls, duplicates)),
         *_failures(transaction, (row for row in rows if (id(row[0]), row[1]) not in contents), kept),
         *(insert_children(transaction, _children(rows), calls[0].queue.shard) if has_parents else ()),
     ]
-    keys = await _keys_of(transaction, rows, resolution)
+    replaced = await keys_of(transaction, (local_id for local_id, *_ in resolution.replacements))
+    if decided := sorted(places.run_after.keys() - places.undecided):
+        statements.append(transaction.bind("copy_keyed_jobs", ids=decided))
     try:
-        if keys:
-            await transaction.run(*statements)
-            statements = []
+        if keys := replaced | places.undecided:
             if any(call.has_imported_rates for call in new.calls):
-                await keep_rates(transaction, keys)
-            await let_next_through(transaction, keys)
+                statements += keep_rates(transaction, places.undecided)
+            await let_next_through(transaction, keys, before=statements, ended=())
+            statements = []
         with batch.committing():
             await transaction.run_and_commit(*statements)
     except NullRejected as error:
@@ -285,13 +287,3 @@ def _unique_jobs(new: _NewJobs) -> Iterator[UniqueJob]:
                 rule = call.rules[index] if call.rules else None
                 slot, priority = (id(call), index), call.priorities[index]
                 yield UniqueJob(slot, call.queue, key, rule, priority, local_id, call.jobs[index])
-
-
-async def _keys_of(transaction: MysqlTransaction, rows: Sequence[Row], resolution: unique_keys.Resolution) -> Keys:
-    """Return the keys of the jobs that are inserted or replaced, by job id."""
-    inserted = {
-        call.first_id + index: queue_key(call.queue.id, call.jobs[index].key)
-        for call, index in rows
-        if call.has_keys and call.jobs[index].key is not None
-    }
-    return inserted | await keys_of(transaction, (local_id for local_id, *_ in resolution.replacements))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.mysql.children import parent_columns
 from pinlater.server.backends.mysql.enqueue_call import MysqlEnqueueCall, linked_columns
-from pinlater.server.backends.mysql.keys import KeyLine, queue_key
+from pinlater.server.backends.mysql.key_line import KeyLine, Places
+from pinlater.server.backends.mysql.keys import queue_key
 from pinlater.server.backends.mysql.queries import insertions
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.mysql.unique_keys import Contents
@@ -17,13 +19,28 @@ Row = tuple[MysqlEnqueueCall, int]
 """A job: its call and its index there."""
 
 
-async def insert_statements(transaction: MysqlTransaction, rows: Sequence[Row], contents: Contents) -> list[bytes]:
-    """Return the statements that insert jobs; one fails if a queue was deleted.
+class Insertion(NamedTuple):
+    """How jobs are inserted.
 
-    They lock each queue before its jobs.
+    Attributes:
+        statements: insert them; one fails if a queue was deleted. They lock each queue before its jobs.
+        places: of the unfinished jobs with keys.
     """
+
+    statements: list[bytes]
+    places: Places
+
+
+async def insert_statements(transaction: MysqlTransaction, rows: Sequence[Row], contents: Contents) -> Insertion:
+    """Return how to insert jobs."""
     if any(call.is_linked for call, _ in rows):
-        return [*insertions(transaction.bind("insert_linked_jobs"), await _linked_rows(transaction, rows, contents))]
+        written, places = await _linked_rows(transaction, rows, contents)
+        return Insertion([*insertions(transaction.bind("insert_linked_jobs"), written)], places)
+    return Insertion(_unlinked(transaction, rows, contents), Places({}, {}))
+
+
+def _unlinked(transaction: MysqlTransaction, rows: Sequence[Row], contents: Contents) -> list[bytes]:
+    """Return the statements that insert jobs that have no links but parents."""
     written = (
         call.write_row(
             contents.get((id(call), index), call.jobs[index]) if contents else call.jobs[index],
@@ -51,8 +68,10 @@ def _with_queues(transaction: MysqlTransaction, rows: Iterable[Row]) -> Iterator
         yield call, index, queue_id
 
 
-async def _linked_rows(transaction: MysqlTransaction, rows: Sequence[Row], contents: Contents) -> list[bytes]:
-    """Return the rows of jobs some of which are linked; one with a key is placed behind the others of its key."""
+async def _linked_rows(
+    transaction: MysqlTransaction, rows: Sequence[Row], contents: Contents
+) -> tuple[list[bytes], Places]:
+    """Return the rows of jobs some of which are linked, and the places of those with keys."""
     jobs = {(id(call), index): contents.get((id(call), index), call.jobs[index]) for call, index in rows}
     waiting = [(call, index) for call, index in rows if call.has_keys and _waits(jobs[id(call), index])]
     line = KeyLine(transaction)
@@ -65,15 +84,16 @@ async def _linked_rows(transaction: MysqlTransaction, rows: Sequence[Row], conte
             if isinstance(job, NewJob) and job.key is not None and job.key.rate is not None
         }
     )
+    places = line.place((call.queue.id, call.first_id + index, jobs[id(call), index]) for call, index in waiting)
     for call, index in waiting:
-        job = jobs[id(call), index]
-        place = line.run_after(call.queue.id, call.first_id + index, job)
-        jobs[id(call), index] = job._replace(run_after_ms=place)
-    return [
+        run_after = places.run_after[call.first_id + index]
+        jobs[id(call), index] = jobs[id(call), index]._replace(run_after_ms=run_after)
+    written = [
         call.write_row(job := jobs[id(call), index], call.first_id + index, queue_id, transaction.now)[:-1]
         + b",%b)" % linked_columns(job, call.queue.shard)
         for call, index, queue_id in _with_queues(transaction, rows)
     ]
+    return written, places
 
 
 def _waits(job: NewJob | JobRecord) -> bool:

@@ -7,11 +7,11 @@ waits for the key's lock.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pinlater.server.backends.key_rates import MOST_THROUGH, KeyRate, PacedKey, paced_turns
-from pinlater.server.backends.mysql.key_reads import read_jobs, read_values
+from pinlater.server.backends.mysql.key_reads import read_jobs, running_part
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
 if TYPE_CHECKING:
@@ -24,12 +24,6 @@ def parse_rate_of_key(value: bytes | None) -> KeyRate | None:
         return None
     rate, next_us = value.decode().split(" ")
     return KeyRate(rate, int(next_us))
-
-
-async def read_rates(transaction: MysqlTransaction, keys: Sequence[QueueKey]) -> dict[QueueKey, KeyRate | None]:
-    """Return the rate states of keys that the transaction has locked."""
-    values = await read_values(transaction, keys, ("rate_of_key",))
-    return dict(zip(keys, map(parse_rate_of_key, values), strict=True))
 
 
 def put_rate(transaction: MysqlTransaction, key: QueueKey, rate: KeyRate) -> None:
@@ -53,8 +47,8 @@ async def decide(
     transaction: MysqlTransaction,
     rates: Mapping[QueueKey, KeyRate],
     changed: Keys,
-    limited: Collection[QueueKey],
     held_until: Mapping[QueueKey, int] | None = None,
+    limited: Collection[QueueKey] = frozenset(),
 ) -> dict[QueueKey, dict[int, int]]:
     """Return the new ``run_after`` of jobs of keys with a rate, by key and job id.
 
@@ -62,14 +56,16 @@ async def decide(
         transaction: has locked the keys.
         rates: the rate states of the keys.
         changed: keys of the jobs that it may have changed, by job id.
-        limited: keys whose first waiting job may have a limit; running jobs are counted for these only.
         held_until: by key, the ``run_after`` of jobs that its previous rate held back.
+        limited: keys whose first waiting job is likely to have a limit; running jobs are counted where it has one.
     """
     now = transaction.now
     found = await read_jobs(
         transaction,
-        [_parts(transaction, place, key, is_limited=key in limited) for place, key in enumerate(rates)],
+        [_parts(transaction, place, key, is_counted=key in limited) for place, key in enumerate(rates)],
     )
+    if more := found.uncounted(rates, limited):
+        return await decide(transaction, rates, changed, held_until, {*limited, *more})
     decided: dict[QueueKey, dict[int, int]] = {}
     for place, (key, rate) in enumerate(rates.items()):
         ours, first = found[place, "ours"], next(iter(found[place, "waiting"]), None)
@@ -77,7 +73,7 @@ async def decide(
             PacedKey(
                 [*ours, *found[place, "through"]],
                 first,
-                found[place, "running"][0].local_id if first is not None and first.limit is not None else 0,
+                found.running(place) if first is not None and first.limit is not None else 0,
                 rate.starts_at(now),
                 (held_until or {}).get(key),
             ),
@@ -87,9 +83,9 @@ async def decide(
     return decided
 
 
-def _parts(transaction: MysqlTransaction, place: int, key: QueueKey, *, is_limited: bool) -> Iterator[bytes]:
+def _parts(transaction: MysqlTransaction, place: int, key: QueueKey, *, is_counted: bool) -> Iterator[bytes]:
     """Yield the queries for one key; their results have the same columns."""
     yield transaction.bind("waiting_for_key", place=place, limit=1, **key.values)
-    if is_limited:
-        yield transaction.bind("running_of_key", place=place, **key.values)
+    if is_counted:
+        yield running_part(transaction, place, key)
     yield transaction.bind("through_of_key", place=place, now=transaction.now, limit=MOST_THROUGH, **key.values)

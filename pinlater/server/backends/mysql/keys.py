@@ -1,7 +1,8 @@
 """Keys of jobs: PENDING and waiting for its key -> PENDING and let through, in the transaction that makes room.
 
-A transaction changes jobs first, then locks their keys, and only then decides which jobs to let through. So decisions
-about a key are serialized over all servers, and each sees all changes before it. The lock of a key is one of a fixed
+A transaction changes jobs first, then locks their keys, and only then decides which jobs to let through. (One that adds
+jobs locks their keys first, so that it can mostly decide before it adds them.) So decisions about a key are serialized
+over all servers, and each sees all changes before it. The lock of a key is one of a fixed
 number of rows, so several keys may share one.
 
 Decisions read ``keyed_jobs``, a table with copies of the unfinished jobs that have keys. A copy is only changed under
@@ -17,19 +18,26 @@ from itertools import takewhile
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from pinlater.model.jobs import JobRecord, NewJob
-from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey, without_wait
+from pinlater.model.keys import JobKey
 from pinlater.server.backends.key_rates import IDLE_MS, KeyRate
 from pinlater.server.backends.key_turns import TURN_JOBS, KeyedJob, KeyState, let_through, stored_limit, turns
+from pinlater.server.backends.mysql.connection import StatementResult
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.key_rates import count_starts, decide, parse_rate_of_key, put_rate, read_rates
-from pinlater.server.backends.mysql.key_reads import read_jobs, read_values
+from pinlater.server.backends.mysql.key_rates import count_starts, decide, parse_rate_of_key
+from pinlater.server.backends.mysql.key_reads import (
+    FirstOfKey,
+    parse_first_of_key,
+    read_jobs,
+    read_values,
+    running_part,
+)
 from pinlater.server.backends.mysql.queries import blob
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
 _LOCKS = 256
 _AT_ONCE = 10
-"""How many jobs that wait for a key are read by one query."""
+_MOST_AT_ONCE = 1000
+"""How many jobs that wait for a key are read by one query: more if a dequeue can take more."""
 
 
 class QueueKey(NamedTuple):
@@ -61,7 +69,12 @@ async def keys_of(transaction: MysqlTransaction, ids: Iterable[int]) -> Keys:
 
 def keys_in(rows: Iterable[tuple[Any, ...]]) -> Keys:
     """Return the keys in rows of ``keys_of_jobs``."""
-    return {local_id: QueueKey(queue_id, key) for local_id, queue_id, key in rows}
+    return {local_id: QueueKey(queue_id, key) for local_id, queue_id, key, _ in rows}
+
+
+def ended_in(rows: Iterable[tuple[Any, ...]]) -> set[int]:
+    """Return the ids of the jobs in rows of ``keys_of_jobs`` that have ended."""
+    return {local_id for local_id, *_, has_ended in rows if has_ended}
 
 
 class Through(NamedTuple):
@@ -70,194 +83,182 @@ class Through(NamedTuple):
     Attributes:
         counts: how many of each key.
         first_due: when the first of them is due, in epoch milliseconds; None: none was let through.
+        results: results of the statements that changed other jobs before.
     """
 
     counts: Counter[QueueKey]
     first_due: int | None
+    results: Sequence[StatementResult] = ()
 
 
 async def let_next_through(
-    transaction: MysqlTransaction, changed: Keys, wanted: int = 0, *, is_claim: bool = False
+    transaction: MysqlTransaction,
+    changed: Keys,
+    wanted: int = 0,
+    *,
+    is_claim: bool = False,
+    before: Sequence[bytes] = (),
+    ended: Collection[int] | None = None,
 ) -> Through:
     """Let the jobs through whose turn it is, after others of their keys were changed.
 
     Args:
         transaction: has changed jobs.
-        changed: keys of the jobs that it may have changed.
+        changed: keys of the jobs that it may have changed; not empty if ``before`` has statements.
         wanted: how many more jobs the dequeues could take, with no others due.
         is_claim: whether it has claimed the jobs, which makes no room where the first waiting job has a limit.
+        before: the last statements that change jobs, to be executed first.
+        ended: ids of those that have ended, if the others surely have not; None: not known.
     """
     through, first_due = Counter[QueueKey](), None
     left: Sequence[QueueKey] = sorted(set(changed.values()))
     turn_jobs = max(TURN_JOBS, wanted // max(len(left), 1))
-    pending = [_lock(transaction, left), *_copy(transaction, changed)] if left else []
+    pending = [*before, lock_statement(transaction, left), *_copy(transaction, changed, ended)] if left else []
+    results: Sequence[StatementResult] | None = None
     while left:
-        states = await _states(transaction, left, pending)
-        looks = await _look(transaction, {key: state for key, state in states.items() if state.is_in_turn(is_claim)})
-        decided = {key: turns(*look[:2], transaction.now, turn_jobs) for key, look in looks.items()}
+        states, executed = await _states(transaction, left, pending)
+        results = executed[: len(before)] if results is None else results
+        firsts = _in_turn(states, transaction.now, turn_jobs, is_claim=is_claim)
+        limited = {key for key, first in firsts.items() if first.limit is not None}
+        looks = await _look(transaction, firsts, turn_jobs, limited)
+        decided = {key: turns(look.state, look.waiting, transaction.now, turn_jobs) for key, look in looks.items()}
         decided |= await _paced(transaction, states, changed, is_claim=is_claim)
         for key, run_after in decided.items():
             through[key] += let_through(run_after)
             first_due = min(filter(None, (first_due, *run_after.values())), default=None)
         left = [key for key, look in looks.items() if look.is_cut and len(decided[key]) >= len(look.waiting)]
-        pending = list(_apply(transaction, decided.values()))
-    if pending:
-        await transaction.run(*pending)
-    return Through(through, first_due)
+        pending = list(carry_out(transaction, decided.values()))
+    transaction.later(*pending)
+    return Through(through, first_due, results or ())
 
 
-def _lock(transaction: MysqlTransaction, keys: Iterable[QueueKey]) -> bytes:
+def lock_statement(transaction: MysqlTransaction, keys: Iterable[QueueKey]) -> bytes:
     """Return the statement that locks keys, in the order that all transactions use."""
     rows = [b"(%d,0)" % lock for lock in sorted({key.lock for key in keys})]
     return b" ".join([transaction.bind("lock_keys"), b",".join(rows), transaction.bind("change_key_locks")])
 
 
-def _copy(transaction: MysqlTransaction, ids: Iterable[int]) -> Iterator[bytes]:
-    """Yield the statements that update the copies of jobs."""
-    given = sorted(ids)
-    yield transaction.bind("delete_keyed_jobs", ids=given)
-    yield transaction.bind("insert_keyed_jobs_again", ids=given)
+def _copy(transaction: MysqlTransaction, ids: Collection[int], ended: Collection[int] | None) -> Iterator[bytes]:
+    """Yield the statements that update the copies of jobs; for ``ended``, see ``let_next_through``."""
+    gone = sorted(ids if ended is None else ended)
+    if len(gone) == 1:
+        yield transaction.bind("delete_keyed_job", id=gone[0])
+    elif gone:
+        yield transaction.bind("delete_keyed_jobs", ids=gone)
+    if stay := sorted(ids if ended is None else set(ids).difference(ended)):
+        yield transaction.bind("copy_keyed_jobs", ids=stay)
 
 
-class _State(NamedTuple):
+class KeyRead(NamedTuple):
     """The state of a key that is read first.
 
     Attributes:
-        is_limited: whether the first waiting job has a limit; None: none waits.
-        pending: how many jobs are let through and not claimed.
+        first: the first PENDING job, let through or waiting; None: there is none.
         rate: state of the key's rate; None: it has none.
     """
 
-    is_limited: int | None
-    pending: int
+    first: FirstOfKey | None
     rate: KeyRate | None
 
-    def is_in_turn(self, is_claim: bool) -> bool:
-        """Return whether waiting jobs of a key without a rate may be let through, after a claim or another change."""
-        return self.rate is None and self.is_limited is not None and not (is_claim and self.is_limited)
+
+def _in_turn(
+    states: Mapping[QueueKey, KeyRead], now: int, turn_jobs: int, *, is_claim: bool
+) -> dict[QueueKey, FirstOfKey]:
+    """Return those keys without a rate of which waiting jobs might be let through, after a claim or another change."""
+
+    def is_in_turn(first: FirstOfKey) -> bool:
+        return not is_claim if first.limit is not None else turn_jobs > 1 or not first.is_due(now)
+
+    firsts = {key: state.first for key, state in states.items() if state.first is not None and state.rate is None}
+    return {key: first for key, first in firsts.items() if is_in_turn(first)}
 
 
 async def _paced(
-    transaction: MysqlTransaction, states: Mapping[QueueKey, _State], changed: Keys, *, is_claim: bool
+    transaction: MysqlTransaction, states: Mapping[QueueKey, KeyRead], changed: Keys, *, is_claim: bool
 ) -> dict[QueueKey, dict[int, int]]:
     """Return the new ``run_after`` of jobs of the keys with a rate, by key and job id."""
     rates = {key: state.rate for key, state in states.items() if state.rate is not None}
     if not rates:
         return {}
     after = count_starts(transaction, rates, changed) if is_claim else rates
-    limited = {key for key in rates if states[key].is_limited}
-    return await decide(transaction, after, {} if is_claim else changed, limited)
+    limited = {key for key in rates if (first := states[key].first) is not None and first.limit is not None}
+    return await decide(transaction, after, {} if is_claim else changed, limited=limited)
 
 
 async def _states(
     transaction: MysqlTransaction, keys: Sequence[QueueKey], before: Sequence[bytes]
-) -> dict[QueueKey, _State]:
-    """Execute statements, then read the states of keys; return those of keys with waiting jobs or a rate."""
-    values = await read_values(transaction, keys, ("first_of_key", "pending_of_key", "rate_of_key"), before)
-    found = zip(keys, values[::3], values[1::3], map(parse_rate_of_key, values[2::3]), strict=True)
-    return {key: _State(*rest) for key, *rest in found if rest[0] is not None or rest[2] is not None}
+) -> tuple[dict[QueueKey, KeyRead], Sequence[StatementResult]]:
+    """Execute statements, then read the states of keys; return these, and the results of the statements."""
+    names = ("first_of_key", "rate_of_key")
+    values, executed = await read_values(transaction, [(name, key) for key in keys for name in names], before)
+    found = zip(keys, map(parse_first_of_key, values[::2]), map(parse_rate_of_key, values[1::2]), strict=True)
+    return {key: KeyRead(first, rate) for key, first, rate in found}, executed
 
 
 class _Look(NamedTuple):
-    """What a decision about a key is based on; ``is_cut``: more jobs may wait than were read."""
+    """What a decision about a key is based on.
+
+    Attributes:
+        state: its jobs that are let through or running.
+        waiting: the first jobs that wait.
+        is_cut: whether more may wait than were read.
+    """
 
     state: KeyState
     waiting: Sequence[KeyedJob]
     is_cut: bool
 
 
-async def _look(transaction: MysqlTransaction, states: Mapping[QueueKey, _State]) -> dict[QueueKey, _Look]:
+async def _look(
+    transaction: MysqlTransaction, keys: Collection[QueueKey], turn_jobs: int, limited: Collection[QueueKey]
+) -> dict[QueueKey, _Look]:
     """Read which jobs wait for keys. Running jobs, which may be many, are only counted where there is a limit."""
-    found = await read_jobs(transaction, [_parts(transaction, place, *one) for place, one in enumerate(states.items())])
+    most = min(max(turn_jobs, _AT_ONCE), _MOST_AT_ONCE)
+    found = await read_jobs(
+        transaction,
+        [_parts(transaction, place, key, most, is_counted=key in limited) for place, key in enumerate(keys)],
+    )
+    if more := found.uncounted(keys, limited):
+        return await _look(transaction, keys, turn_jobs, {*limited, *more})
     looks: dict[QueueKey, _Look] = {}
-    for place, (key, (is_limited, pending, _)) in enumerate(states.items()):
+    for place, key in enumerate(keys):
         first = sorted(found[place, "waiting"], key=itemgetter(1, 0))
-        waiting = first if is_limited else [*takewhile(lambda job: job.limit is None, first)]
-        running = found[place, "running"][0].local_id if is_limited else 0
-        is_cut = len(first) == _AT_ONCE or len(waiting) < len(first)
-        looks[key] = _Look(KeyState(running, pending, found[place, "scheduled"]), waiting, is_cut)
+        waiting = first if key in limited else [*takewhile(lambda job: job.limit is None, first)]
+        running = found.running(place) if key in limited else 0
+        pending = found[place, "pending"]
+        state = KeyState(running, len(pending), [job for job in pending if job.run_after > transaction.now])
+        is_cut = len(first) == most or len(waiting) < len(first)
+        looks[key] = _Look(state, waiting, is_cut)
     return looks
 
 
-def _parts(transaction: MysqlTransaction, place: int, key: QueueKey, state: _State) -> Iterator[bytes]:
+def _parts(transaction: MysqlTransaction, place: int, key: QueueKey, most: int, *, is_counted: bool) -> Iterator[bytes]:
     """Yield the queries for one key; their results have the same columns."""
-    yield transaction.bind("waiting_for_key", place=place, limit=_AT_ONCE, **key.values)
-    if state.is_limited:
-        yield transaction.bind("running_of_key", place=place, **key.values)
-    if state.pending:
-        yield transaction.bind("scheduled_of_key", place=place, now=transaction.now, **key.values)
+    yield transaction.bind("waiting_for_key", place=place, limit=most, **key.values)
+    yield transaction.bind("pending_of_key", place=place, **key.values)
+    if is_counted:
+        yield running_part(transaction, place, key)
 
 
-def _apply(transaction: MysqlTransaction, decided: Iterable[Mapping[int, int]]) -> Iterator[bytes]:
+def carry_out(transaction: MysqlTransaction, decided: Iterable[Mapping[int, int]]) -> Iterator[bytes]:
     """Yield the statements that carry out decisions: new ``run_after`` by job id, for each key."""
     ids: defaultdict[int, list[int]] = defaultdict(list)
     for changes in decided:
         for local_id, run_after in changes.items():
             ids[run_after].append(local_id)
     for run_after, some in ids.items():
-        yield transaction.bind("set_run_after", run_after=run_after, ids=sorted(some))
-    if ids:
-        yield from _copy(transaction, (local_id for some in ids.values() for local_id in some))
+        for name in ("set_run_after", "set_run_after_of_keyed", "set_run_after_of_failing"):
+            yield transaction.bind(name, run_after=run_after, ids=sorted(some))
 
 
-class KeyLine:
-    """Gives new jobs their places behind the other jobs of their keys.
+def keep_rates(transaction: MysqlTransaction, keys: Keys) -> Iterator[bytes]:
+    """Yield the statements that restore the rates of keys whose jobs are retried or imported with one.
 
-    Args:
-        transaction: stores the jobs.
+    A newer rate stays.
     """
-
-    def __init__(self, transaction: MysqlTransaction) -> None:
-        self._transaction = transaction
-        self._last: dict[QueueKey, tuple[int, int]] = {}
-
-    async def lock(self, keys: Collection[tuple[int, JobKey]]) -> None:
-        """Lock keys, given as (queue id, key): nobody else stores jobs with them until the transaction ends."""
-        if not keys:
-            return
-        ordered = sorted({queue_key(*key) for key in keys if key[1].is_ordered})
-        lasts = [self._transaction.bind("last_of_key", **key.values) for key in ordered]
-        _, *found = await self._transaction.run(_lock(self._transaction, {queue_key(*key) for key in keys}), *lasts)
-        for key, result in zip(ordered, found, strict=True):
-            for last in result.rows:
-                self._last[key] = last
-
-    async def set_rates(self, rates: Mapping[QueueKey, str]) -> None:
-        """Set the rates of locked keys; jobs that the previous rate of a key holds back go by the new one."""
-        transaction, held_until, after = self._transaction, {}, {}
-        for key, before in (await read_rates(transaction, list(rates))).items():
-            if before is None:
-                put_rate(transaction, key, KeyRate(rates[key]))
-            elif before.text != rates[key]:
-                held_until[key] = before.starts_at(transaction.now)
-                after[key] = before.changed_to(rates[key])
-                put_rate(transaction, key, after[key])
-        if after:
-            decided = await decide(transaction, after, {}, after.keys(), held_until)
-            transaction.later(*_apply(transaction, decided.values()))
-
-    def run_after(self, queue_id: int, local_id: int, job: NewJob | JobRecord) -> int | None:
-        """Return the ``run_after`` to store; a job with a key waits for the key until ``let_next_through``."""
-        if job.key is None:
-            return job.run_after_ms
-        due = self._transaction.now if job.run_after_ms is None else job.run_after_ms
-        waits_until = min(without_wait(due), WAITS_FOR_KEY_MS - 1) + WAITS_FOR_KEY_MS
-        if not job.key.is_ordered:
-            return waits_until
-        key = queue_key(queue_id, job.key)
-        last, last_id = self._last.get(key, (0, 0))
-        # Each server takes ids from its own blocks, so ids do not tell the order of arrival.
-        waits_until = max(waits_until, last if last_id < local_id else last + 1)
-        self._last[key] = waits_until, local_id
-        return waits_until
-
-
-async def keep_rates(transaction: MysqlTransaction, keys: Keys) -> None:
-    """Restore the rates of keys whose jobs have been retried or imported with one; a newer rate stays."""
     if keys:
-        await transaction.run(
-            _lock(transaction, keys.values()), transaction.bind("keep_rates_of_jobs", ids=sorted(keys))
-        )
+        yield lock_statement(transaction, keys.values())
+        yield transaction.bind("keep_rates_of_jobs", ids=sorted(keys))
 
 
 async def forget_rates(database: Database, limit: int) -> int:
@@ -272,7 +273,7 @@ async def forget_rates(database: Database, limit: int) -> int:
 
     async def change(transaction: MysqlTransaction) -> int:
         now_us, forgotten = transaction.now * 1000, 0
-        await transaction.run(_lock(transaction, keys))
+        await transaction.run(lock_statement(transaction, keys))
         for key in keys:
             values = {**key.values, "before": now_us - idle_us}
             delete = transaction.bind("forget_rate_of_key", **values)

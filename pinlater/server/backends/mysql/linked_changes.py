@@ -16,7 +16,7 @@ from pinlater.server.backends.mysql.connection import StatementResult
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.errors import NullRejected
 from pinlater.server.backends.mysql.group_commit import CommitBatch
-from pinlater.server.backends.mysql.keys import Keys, QueueKey, keys_in, keys_of, let_next_through
+from pinlater.server.backends.mysql.keys import Keys, QueueKey, ended_in, keys_in, keys_of, let_next_through
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
 
@@ -77,9 +77,10 @@ async def change_and_commit(
     queries = [transaction.bind("keys_of_jobs", ids=ids)] if links.has_keys else []
     queries += [told_children(transaction, ids)] if links.has_parents else []
     found = await transaction.run(*statements, *queries)
-    keys = keys_in(found[len(statements)].rows) if links.has_keys else {}
+    of_keys = found[len(statements)].rows if links.has_keys else ()
+    keys = keys_in(of_keys)
     woken = await tell(transaction, found[-1]) if links.has_parents else {}
-    through = (await let_next_through(transaction, keys | woken)).counts
+    through = (await let_next_through(transaction, keys | woken, ended=ended_in(of_keys))).counts
     with batch.committing():
         await transaction.run_and_commit()
     child_queues = {queue_id for queue_id, *_ in found[-1].rows} if links.has_parents else ()

@@ -91,7 +91,7 @@ class MysqlMaintenance(MysqlReads):
                 transaction.later(transaction.bind("insert_children_again", ids=some))
                 take_out_revived(transaction, some)
             keys = await keys_of(transaction, all_ids)
-            await keep_rates(transaction, keys)
+            transaction.later(*keep_rates(transaction, keys))
             await let_next_through(transaction, keys)
             return changed
 

@@ -118,49 +118,57 @@ INSERT INTO {db}.key_locks (id, changes) VALUES
 ON DUPLICATE KEY UPDATE changes = changes + 1
 
 -- name: keys_of_jobs
-SELECT id, queue_id, job_key FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND job_key IS NOT NULL
+-- With whether each has ended. Locks them, so that this stays so until the transaction ends, also of those that it has
+-- not changed.
+SELECT id, queue_id, job_key, state > 1 FROM {db}.jobs FORCE INDEX (PRIMARY)
+WHERE id IN (:ids) AND job_key IS NOT NULL LOCK IN SHARE MODE
+
+-- name: delete_keyed_job
+-- Of one job, by a constant: much cheaper than a list.
+DELETE FROM {db}.keyed_jobs USING {db}.keyed_jobs FORCE INDEX (PRIMARY) WHERE keyed_jobs.id = :id
 
 -- name: delete_keyed_jobs
 DELETE FROM {db}.keyed_jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS deletion
 STRAIGHT_JOIN {db}.keyed_jobs FORCE INDEX (PRIMARY) ON keyed_jobs.id = deletion.id
 
--- name: insert_keyed_jobs_again
+-- name: copy_keyed_jobs
 -- Copies of those jobs that are not finished, as they are now.
 INSERT INTO {db}.keyed_jobs (id, queue_id, job_key, state, run_after, key_limit)
 SELECT id, queue_id, job_key, state, run_after, key_limit FROM {db}.jobs FORCE INDEX (PRIMARY)
 WHERE id IN (:ids) AND job_key IS NOT NULL AND state <= 1
+ON DUPLICATE KEY UPDATE state = VALUES(state), run_after = VALUES(run_after)
 
 -- name: first_of_key
--- Whether the first job that waits for a key has a limit; no row if none waits.
-SELECT key_limit IS NOT NULL FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
-WHERE queue_id = :queue AND job_key = :key AND state = 0 AND run_after >= 4503599627370496
-ORDER BY run_after, id LIMIT 1
+-- The run_after and limit (-1: none) of the first PENDING job of a key: one that is let through, or else the first that
+-- waits. Joins the jobs, since servers of an earlier version change these without the copies.
+SELECT CONCAT(keyed_jobs.run_after, ' ', COALESCE(keyed_jobs.key_limit, -1))
+FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
+WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key AND keyed_jobs.state = 0 AND jobs.state = 0
+ORDER BY keyed_jobs.run_after LIMIT 1
 
 -- name: running_of_key
--- At most as many as its limit. Joins the jobs, since servers of an earlier version change these without the copies.
--- :place is the index of the key among the keys whose rows are in the same result.
-SELECT :place, 'running', COUNT(*), 0, NULL FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+-- At most as many as its limit.
+SELECT COUNT(*) FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
 WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key AND jobs.state = 1
   AND (keyed_jobs.state = 1 OR (keyed_jobs.state = 0 AND keyed_jobs.run_after < 4503599627370496))
 
--- name: pending_of_key
--- How many jobs are let through: at most as many as the limit, or without one, as a dequeue takes.
-SELECT COUNT(*) FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
-STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
-WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key AND keyed_jobs.state = 0
-  AND keyed_jobs.run_after < 4503599627370496 AND jobs.state = 0
-
 -- name: waiting_for_key
--- The first jobs that wait for a key, with the times at which they are due.
+-- The first jobs that wait for a key, with the times at which they are due. :place is the index of the key among the keys
+-- whose rows are in the same result.
 SELECT :place, 'waiting', id, run_after - 4503599627370496, key_limit FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
 WHERE queue_id = :queue AND job_key = :key AND state = 0 AND run_after >= 4503599627370496
 ORDER BY run_after, id LIMIT :limit
 
--- name: scheduled_of_key
--- The jobs that are let through and not due yet.
-SELECT :place, 'scheduled', id, run_after, key_limit FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
-WHERE queue_id = :queue AND job_key = :key AND state = 0 AND run_after > :now AND run_after < 4503599627370496
+-- name: pending_of_key
+-- The jobs that are let through: at most as many as the limit, or without one, as a dequeue takes, and those that are
+-- to be retried later.
+SELECT :place, 'pending', jobs.id, jobs.run_after, jobs.key_limit
+FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
+WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key AND keyed_jobs.state = 0
+  AND keyed_jobs.run_after < 4503599627370496 AND jobs.state = 0
 
 -- name: through_of_key
 -- The first jobs that are let through, and whether this transaction has changed them.
@@ -205,13 +213,20 @@ UPDATE {db}.key_rates FORCE INDEX (PRIMARY) SET next_us = :now_us
 WHERE queue_id = :queue AND job_key = :key AND next_us < :before
 
 -- name: last_of_key
-SELECT run_after, id FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+SELECT CONCAT(run_after, ' ', id) FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
 WHERE queue_id = :queue AND job_key = :key AND state = 0
 ORDER BY run_after DESC, id DESC LIMIT 1
 
 -- name: set_run_after
-UPDATE {db}.jobs FORCE INDEX (PRIMARY) LEFT JOIN {db}.failing_jobs FORCE INDEX (PRIMARY) ON failing_jobs.id = jobs.id
-SET jobs.run_after = :run_after, failing_jobs.run_after = :run_after WHERE jobs.id IN (:ids) AND jobs.state = 0
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET run_after = :run_after WHERE id IN (:ids) AND state = 0
+
+-- name: set_run_after_of_keyed
+-- Of the copies. One whose job a server of an earlier version has ended no longer waits then, so it holds up no others.
+UPDATE {db}.keyed_jobs FORCE INDEX (PRIMARY) SET run_after = :run_after WHERE id IN (:ids) AND state = 0
+
+-- name: set_run_after_of_failing
+-- Of the copies in the other table, which few jobs have.
+UPDATE {db}.failing_jobs FORCE INDEX (PRIMARY) SET run_after = :run_after WHERE id IN (:ids) AND state = 0
 
 -- name: unique_jobs
 -- The jobs that have these unique keys. A job that was ever claimed has a claim_lease.
