@@ -5,15 +5,16 @@ import random
 
 import pytest
 
+from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
 from pinlater.protocol.messages import IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.records import Claim, JobFilter
-from tests.support.bench import QUEUE, new_job
+from tests.support.bench import QUEUE, ack_of, new_job
 from tests.support.examples import IS_THOROUGH
 from tests.support.key_crowd import KEYS, Crowd
 from tests.support.mariadb_service import MariadbService
-from tests.support.mysql_bench import ConnectionKills, endpoint_of, fresh_prefix, make_fleet
+from tests.support.mysql_bench import ConnectionKills, endpoint_of, fresh_prefix, make_fleet, with_servers
 
 JOBS_OF_A_KEY = 80 if IS_THOROUGH else 40
 THROUGH = f"""
@@ -90,6 +91,105 @@ def test_what_a_server_of_the_version_before_has_ended_is_made_good_by_the_next_
         assert (await server.dequeue_jobs(QUEUE, 5, claim)).jobs == []
         await server.enqueue_jobs(QUEUE, [new_job(key=key)])
         assert [job.descriptor for job in (await server.dequeue_jobs(QUEUE, 5, claim)).jobs] == [second]
+        await server.close()
+
+    asyncio.run(scenario())
+
+
+async def cost_of(packets, call):
+    """Make a call; return its result, and how many statements each of its packets had."""
+    packets.clear()
+    result = await call
+    return result, list(packets)
+
+
+async def round_of(server, packets, key):
+    """Enqueue a job, take it and end it; return how many statements each packet of the three calls had."""
+    claim = Claim("host:1:1:worker:1", 60_000)
+    _, enqueue = await cost_of(packets, server.enqueue_jobs(QUEUE, [new_job(key=key)]))
+    taken, dequeue = await cost_of(packets, server.dequeue_jobs(QUEUE, 1, claim))
+    ack = ack_of(taken.jobs[0].descriptor, claim=claim.descriptor)
+    _, end = await cost_of(packets, server.ack_dequeued_jobs(QUEUE, [ack], []))
+    return enqueue, dequeue, end
+
+
+async def warm_up(server, key):
+    """So that ids are reserved, and it is known that the queue has keys."""
+    await round_of(server, [], key)
+
+
+@pytest.mark.parametrize("key", [JobKey("a"), JobKey("a", 2), JobKey("a", 1, is_ordered=True)])
+def test_a_job_whose_key_no_other_has_costs_few_statements(packets, key):
+    async def scenario(server):
+        await warm_up(server, key)
+        enqueue, dequeue, end = await round_of(server, packets, key)
+        assert enqueue == [3, 3], "begin, lock the key, read it; insert, copy, commit"
+        assert dequeue in ([3, 4, 1], [3, 1, 4, 1]), "find jobs; claim, lock the key, copy, read it; commit"
+        assert end == [3, 3, 1], "begin, end, look for keys; lock the key, delete the copy, read it; commit"
+
+    with_servers(scenario)
+
+
+def test_a_job_that_waits_for_its_key_costs_few_statements(packets):
+    key = JobKey("a")
+
+    async def scenario(server):
+        await warm_up(server, key)
+        await server.enqueue_jobs(QUEUE, [new_job(key=key) for _ in range(30)])
+        enqueue, dequeue, end = await round_of(server, packets, key)
+        assert enqueue == [3, 3]
+        assert dequeue in ([3, 4, 1, 4], [3, 1, 4, 1, 4]), "look what waits; let one through in three tables, commit"
+        assert end == [3, 3, 1]
+
+    with_servers(scenario)
+
+
+def test_many_jobs_with_keys_are_stored_with_few_statements(packets):
+    async def scenario(server):
+        await warm_up(server, JobKey("a"))
+        jobs = [new_job(key=JobKey(f"{number}")) for number in range(600)]
+        for _ in ("new keys", "keys of which a job is let through"):
+            _, sent = await cost_of(packets, server.enqueue_jobs(QUEUE, jobs))
+            assert sent == [2 + 20, 3], "60 values are read by one statement"
+
+    with_servers(scenario)
+
+
+def test_a_dequeue_that_takes_all_of_one_key_reads_it_in_few_steps(packets):
+    key, claim = JobKey("a"), Claim("host:1:1:worker:1", 60_000)
+
+    async def scenario(server):
+        await server.enqueue_jobs(QUEUE, [new_job(key=key) for _ in range(300)])
+        packets.clear()
+        found = await server.dequeue_jobs(QUEUE, 200, claim)
+        assert len(found.jobs) == 1
+        assert len(packets) <= 6
+        assert len((await server.dequeue_jobs(QUEUE, 200, claim)).jobs) == 199
+
+    with_servers(scenario)
+
+
+def test_what_a_server_of_the_version_before_has_deleted_holds_up_nothing(service):
+    """Its copy is left over."""
+    key, claim = JobKey("a", 1), Claim("host:1:1:worker:1", 60_000)
+
+    async def scenario():
+        prefix, endpoint = fresh_prefix(), endpoint_of(service)
+        server = make_fleet([endpoint], None, prefix=prefix)
+        await server.create_queue(QUEUE)
+        first, second, third = await server.enqueue_jobs(QUEUE, [new_job(key=key) for _ in range(3)])
+        deleted = JobDescriptor.parse(second).local_id
+        connection = await MysqlConnection.open(endpoint)
+        await connection.run(f"DELETE FROM {prefix}1.jobs WHERE id = {deleted}".encode())
+        connection.close()
+        for name in (first, third):
+            found = []
+            while not found:
+                found = [job.descriptor for job in (await server.dequeue_jobs(QUEUE, 5, claim)).jobs]
+                if not found:
+                    await server.enqueue_jobs(QUEUE, [new_job(key=key)])
+            assert found == [name]
+            await server.ack_dequeued_jobs(QUEUE, [ack_of(name, claim=claim.descriptor)], [])
         await server.close()
 
     asyncio.run(scenario())

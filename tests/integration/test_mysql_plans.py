@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from contextlib import contextmanager
 
 import pytest
 
@@ -169,6 +170,25 @@ class Filled:
         [(rows, _, _)] = self._runner.run(self._connection.run(explain + statement))
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
+    @contextmanager
+    def only_copies(self, rows):
+        """Leave only so many copies of jobs in their tables for a while; None: all."""
+        tables = [f"{self.queries.database}.{name}" for name in ("keyed_jobs", "failing_jobs")]
+        if rows is None:
+            yield
+            return
+        changes = [f"RENAME TABLE {table} TO {table}_kept" for table in tables]
+        for table in tables:
+            changes += [f"CREATE TABLE {table} LIKE {table}_kept"]
+            changes += [f"INSERT INTO {table} SELECT * FROM {table}_kept ORDER BY id LIMIT {rows}"]
+            changes += [f"ANALYZE TABLE {table}"]
+        self._runner.run(self._connection.run(*map(str.encode, changes)))
+        yield
+        back = [f"DROP TABLE {table}" for table in tables] + [
+            f"RENAME TABLE {table}_kept TO {table}" for table in tables
+        ]
+        self._runner.run(self._connection.run(*map(str.encode, back)))
+
     def rows_read(self, statement_name, **values):
         """Execute a statement and undo it; return how many rows and index entries the engine read for it."""
         count = b"SHOW SESSION STATUS LIKE 'Handler_read%'"
@@ -259,9 +279,10 @@ OF_PERIODS = {
     "delete_expired_periods": "PRIMARY", "expired_periods": "unique_periods_ending",
 }  # fmt: skip
 OF_KEYS = {
-    "delete_keyed_jobs", "first_of_key", "running_of_key", "pending_of_key", "waiting_for_key",
+    "first_of_key", "running_of_key", "pending_of_key", "waiting_for_key",
     "last_of_key", "through_of_key",
 }  # fmt: skip
+COPIES_BY_ID = {"delete_keyed_job", "delete_keyed_jobs", "set_run_after_of_keyed", "set_run_after_of_failing"}
 OF_RATES = {
     "rate_of_key": "PRIMARY", "idle_rates": "key_rates_in_order", "forget_rate_of_key": "PRIMARY",
     "touch_rate_of_key": "PRIMARY",
@@ -327,6 +348,7 @@ BY_ID = (
     - {*OF_RESULTS}
     - {*OF_PERIODS}
     - OF_KEYS
+    - COPIES_BY_ID
     - {*OF_RATES}
     - OF_BOTH_KEYS
     - {*FIRST_ONLY}
@@ -336,7 +358,7 @@ BY_ID = (
     - OF_CHILDREN
     - OF_INBOXES
     - OF_STATISTICS
-    - {"delete_keyed_jobs", "states_in_use", "due_queues", "drop_messages"}
+    - {"states_in_use", "due_queues", "drop_messages"}
 )
 
 
@@ -407,7 +429,17 @@ def test_periods_of_keys_are_found_by_key_or_by_their_end(filled, name):
     assert step["type"] == "range", step
 
 
-@pytest.mark.parametrize("name", sorted(OF_KEYS - {"delete_keyed_jobs"}))
+@pytest.mark.parametrize("name", sorted(COPIES_BY_ID))
+@pytest.mark.parametrize("rows", [0, 1, 6, None])
+def test_copies_of_jobs_are_found_by_id_however_few_there_are(young, name, rows):
+    """Whoever looked for one among the others would wait for those who change these."""
+    with young.only_copies(rows):
+        *_, step = young.plan(name, **COMMON)
+    is_not_there = step["table"] is None  # which the plan knows, since it has looked for it by id
+    assert is_not_there or (step["key"], step["type"]) in BY_PRIMARY_KEY, step
+
+
+@pytest.mark.parametrize("name", sorted(OF_KEYS))
 def test_jobs_of_a_key_are_found_in_line(filled, name):
     step, *joined = filled.plan(name, **COMMON)
     assert step["key"] == "keyed_jobs_in_line", step
@@ -559,10 +591,13 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("rate_of_key", {}, 2),
         ("forget_rate_of_key", {}, 4),
         ("last_of_key", {}, 3),
+        ("delete_keyed_job", {}, 3),
         ("delete_keyed_jobs", {}, 25),
-        ("insert_keyed_jobs_again", {}, 12),
+        ("copy_keyed_jobs", {}, 24),
         ("keys_of_jobs", {}, 12),
-        ("set_run_after", {}, 24),
+        ("set_run_after", {}, 12),
+        ("set_run_after_of_keyed", {}, 12),
+        ("set_run_after_of_failing", {}, 12),
         ("succeed_with_results", {}, 12),
         ("told_children", {}, 12),
         ("inboxes", {}, 12),
