@@ -1,6 +1,7 @@
 """The hot statements of the MySQL store on a large table: through an index, in its order, a few rows at a time."""
 
 import asyncio
+import json
 import re
 from contextlib import contextmanager
 
@@ -244,6 +245,9 @@ COMMON = {
     "names": [b"emails", b"thumbnails"], "shard": b"2", "origin": 5,
 }  # fmt: skip
 LATEST = {"run_after": ALL, "id": ALL, "end": -ALL}
+WANTED = json.dumps([(1, (b"%16d" % 10).hex()), (1, (b"key 10").hex()), (2, (b"none").hex())])
+ABSENT = json.dumps([(1, (b"key 10").hex()), (2, (b"none").hex())])
+OF_LISTED_KEYS = {"states_of_keys": {"wanted": WANTED}, "lines_of_keys": {"wanted": WANTED}}
 OLDEST = {"run_after": -ALL, "id": -ALL, "end": ALL}
 DROPPED = CLAIMED | {"name": b"event 0"}
 
@@ -252,6 +256,8 @@ def begin_of(name):
     """Return where a scan begins and ends, and what messages are dropped."""
     if name == "drop_messages":
         return DROPPED
+    if name in OF_LISTED_KEYS:
+        return OF_LISTED_KEYS[name]
     return OLDEST if name.endswith("_oldest") else LATEST if name.startswith("scan_") else {}
 
 
@@ -278,13 +284,10 @@ OF_PERIODS = {
     "unique_periods": "PRIMARY", "period_jobs": "PRIMARY", "end_periods": "PRIMARY",
     "delete_expired_periods": "PRIMARY", "expired_periods": "unique_periods_ending",
 }  # fmt: skip
-OF_KEYS = {
-    "first_of_key", "running_of_key", "pending_of_key", "waiting_for_key",
-    "last_of_key", "through_of_key",
-}  # fmt: skip
+OF_KEYS = {"running_of_key", "pending_of_key", "waiting_for_key", "through_of_key"}  # fmt: skip
 COPIES_BY_ID = {"delete_keyed_job", "delete_keyed_jobs", "set_run_after_of_keyed", "set_run_after_of_failing"}
 OF_RATES = {
-    "rate_of_key": "PRIMARY", "idle_rates": "key_rates_in_order", "forget_rate_of_key": "PRIMARY",
+    "idle_rates": "key_rates_in_order", "forget_rate_of_key": "PRIMARY",
     "touch_rate_of_key": "PRIMARY",
 }  # fmt: skip
 """With the index that each walks along."""
@@ -349,6 +352,7 @@ BY_ID = (
     - {*OF_PERIODS}
     - OF_KEYS
     - COPIES_BY_ID
+    - {*OF_LISTED_KEYS}
     - {*OF_RATES}
     - OF_BOTH_KEYS
     - {*FIRST_ONLY}
@@ -445,6 +449,16 @@ def test_jobs_of_a_key_are_found_in_line(filled, name):
     assert step["key"] == "keyed_jobs_in_line", step
     assert "filesort" not in (step["Extra"] or ""), step
     assert all(other["key"] == "PRIMARY" for other in joined)
+
+
+@pytest.mark.parametrize("name", OF_LISTED_KEYS)
+def test_keys_in_a_list_are_each_looked_up(filled, name):
+    listed, *steps = filled.plan(name, **COMMON | OF_LISTED_KEYS[name])
+    assert "json" in listed["Extra"].lower()
+    found = {(step["table"], step["key"]) for step in steps}
+    assert found <= {("keyed_jobs", "keyed_jobs_in_line"), ("jobs", "PRIMARY"), ("key_rates", "PRIMARY")}
+    assert len(found) > 1
+    assert {step["type"] for step in steps} <= {"ref", "eq_ref", "range"}
 
 
 @pytest.mark.parametrize("name", OF_RATES)
@@ -585,12 +599,11 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("count_jobs", {"state": 0, "first": NOW + 1, "last": NOW + 60}, 25),
         ("jobs_of_queue", {}, 25),
         ("unique_jobs", {}, 6),
-        ("first_of_key", {}, 3),
+        ("states_of_keys", {"wanted": ABSENT}, 20),
+        ("lines_of_keys", {"wanted": ABSENT}, 20),
         ("waiting_for_key", {}, 12),
         ("through_of_key", {}, 25),
-        ("rate_of_key", {}, 2),
         ("forget_rate_of_key", {}, 4),
-        ("last_of_key", {}, 3),
         ("delete_keyed_job", {}, 3),
         ("delete_keyed_jobs", {}, 25),
         ("copy_keyed_jobs", {}, 24),

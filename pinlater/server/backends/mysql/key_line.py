@@ -15,8 +15,8 @@ from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey, without_wait
 from pinlater.server.backends.key_rates import KeyRate
 from pinlater.server.backends.key_turns import KeyedJob, KeyState, stored_limit, turns
-from pinlater.server.backends.mysql.key_rates import decide, parse_rate_of_key, put_rate
-from pinlater.server.backends.mysql.key_reads import FirstOfKey, parse_first_of_key, read_values
+from pinlater.server.backends.mysql.key_rates import decide, put_rate
+from pinlater.server.backends.mysql.key_reads import FirstOfKey, parse_first_of_key, parse_rate_of_key, read_keys
 from pinlater.server.backends.mysql.keys import Keys, QueueKey, carry_out, lock_statement, queue_key
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
@@ -53,17 +53,13 @@ class KeyLine:
             return
         found = sorted({queue_key(*key) for key in keys})
         limited = sorted({queue_key(*key) for key in keys if key[1].max_running is not None})
-        ordered = sorted({queue_key(*key) for key in keys if key[1].is_ordered})
-        reads = [(name, key) for key in found for name in ("first_of_key", "rate_of_key")]
-        reads += [("running_of_key", key) for key in limited]
-        reads += [("last_of_key", key) for key in ordered]
-        values, _ = await read_values(self._transaction, reads, [lock_statement(self._transaction, found)])
-        read = dict(zip(reads, values, strict=True))
-        self._first = {key: parse_first_of_key(read["first_of_key", key]) for key in found}
-        self._rates = {key: parse_rate_of_key(read["rate_of_key", key]) for key in found}
-        self._running = {key: read["running_of_key", key] for key in limited}
-        for key in ordered:
-            if (last := read["last_of_key", key]) is not None:
+        lock = lock_statement(self._transaction, found)
+        values, _ = await read_keys(self._transaction, {"states_of_keys": found, "lines_of_keys": limited}, [lock])
+        for key, (first, rate) in values["states_of_keys"].items():
+            self._first[key], self._rates[key] = parse_first_of_key(first), parse_rate_of_key(rate)
+        for key, (running, last) in values["lines_of_keys"].items():
+            self._running[key] = running
+            if last is not None:
                 run_after, local_id = map(int, last.split())
                 self._last[key] = run_after, local_id
 

@@ -11,19 +11,11 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pinlater.server.backends.key_rates import MOST_THROUGH, KeyRate, PacedKey, paced_turns
-from pinlater.server.backends.mysql.key_reads import read_jobs, running_part
+from pinlater.server.backends.mysql.key_reads import read_jobs
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
 if TYPE_CHECKING:
     from pinlater.server.backends.mysql.keys import Keys, QueueKey
-
-
-def parse_rate_of_key(value: bytes | None) -> KeyRate | None:
-    """Parse the value of ``rate_of_key``; None if the key has no rate."""
-    if value is None:
-        return None
-    rate, next_us = value.decode().split(" ")
-    return KeyRate(rate, int(next_us))
 
 
 def put_rate(transaction: MysqlTransaction, key: QueueKey, rate: KeyRate) -> None:
@@ -87,5 +79,5 @@ def _parts(transaction: MysqlTransaction, place: int, key: QueueKey, *, is_count
     """Yield the queries for one key; their results have the same columns."""
     yield transaction.bind("waiting_for_key", place=place, limit=1, **key.values)
     if is_counted:
-        yield running_part(transaction, place, key)
+        yield transaction.bind("running_of_key", place=place, **key.values)
     yield transaction.bind("through_of_key", place=place, now=transaction.now, limit=MOST_THROUGH, **key.values)

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pinlater.model.keys import WAITS_FOR_KEY_MS
+from pinlater.server.backends.key_rates import KeyRate
 from pinlater.server.backends.key_turns import KeyedJob
 from pinlater.server.backends.mysql.connection import StatementResult
-from pinlater.server.backends.mysql.queries import one_row
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
 if TYPE_CHECKING:
     from pinlater.server.backends.mysql.keys import QueueKey
 
 _KEYS_PER_QUERY = 30
-_VALUES_PER_QUERY = 60
+_KEYS_PER_READ = 500
 
 
 class FirstOfKey(NamedTuple):
     """The first PENDING job of a key.
 
     Attributes:
+        local_id: its id on the shard.
         run_after: as it is stored, so below ``WAITS_FOR_KEY_MS`` if the job is let through.
         limit: the limit of its key, as it is stored.
     """
 
+    local_id: int
     run_after: int
     limit: int | None
 
@@ -39,43 +42,70 @@ class FirstOfKey(NamedTuple):
         """Return whether it may be claimed."""
         return self.run_after <= now
 
+    def as_waiting(self) -> KeyedJob:
+        """Return the job as one that waits."""
+        return KeyedJob(self.local_id, self.run_after - WAITS_FOR_KEY_MS, self.limit)
+
 
 def parse_first_of_key(value: bytes | str | None) -> FirstOfKey | None:
-    """Parse the value of ``first_of_key``; None if the key has no PENDING job."""
+    """Parse the first PENDING job in a row of ``states_of_keys``; None if the key has none."""
     if value is None:
         return None
-    run_after, limit = map(int, value.split())
-    return FirstOfKey(run_after, None if limit < 0 else limit)
+    local_id, run_after, limit = map(int, value.split())
+    return FirstOfKey(local_id, run_after, None if limit < 0 else limit)
 
 
-async def read_values(
-    transaction: MysqlTransaction, reads: Sequence[tuple[str, QueueKey]], before: Sequence[bytes]
-) -> tuple[list[Any], Sequence[StatementResult]]:
-    """Execute statements, then single-value queries about keys; return the values, and the results of the statements.
+def parse_rate_of_key(value: bytes | None) -> KeyRate | None:
+    """Parse the rate in a row of ``states_of_keys``; None if the key has none."""
+    if value is None:
+        return None
+    rate, next_us = value.decode().split(" ")
+    return KeyRate(rate, int(next_us))
+
+
+class KeysRead(NamedTuple):
+    """What was read about keys.
+
+    Attributes:
+        values: the values of each key, by the name of the query.
+        results: results of the statements that were executed before.
+    """
+
+    values: dict[str, dict[QueueKey, tuple[Any, ...]]]
+    results: Sequence[StatementResult]
+
+
+async def read_keys(
+    transaction: MysqlTransaction, reads: Mapping[str, Sequence[QueueKey]], before: Sequence[bytes] = ()
+) -> KeysRead:
+    """Execute statements, then queries whose results have a row for each key.
 
     Args:
         transaction: executes them.
-        reads: the name of each query, and the key.
+        reads: the keys to read about, by the name of the query.
         before: the statements.
     """
+    parts = [
+        (name, keys[start : start + _KEYS_PER_READ])
+        for name, keys in reads.items()
+        for start in range(0, len(keys), _KEYS_PER_READ)
+    ]
     queries = [
-        one_row(transaction.bind(name, **key.values) for name, key in reads[start : start + _VALUES_PER_QUERY])
-        for start in range(0, len(reads), _VALUES_PER_QUERY)
+        transaction.bind(name, wanted=json.dumps([(key.queue_id, key.text.hex()) for key in keys]))
+        for name, keys in parts
     ]
     results = await transaction.run(*before, *queries)
-    return [value for result in results[len(before) :] for value in result.rows[0]], results[: len(before)]
-
-
-def running_part(transaction: MysqlTransaction, place: int, key: QueueKey) -> bytes:
-    """Return the query for ``read_jobs`` that counts the running jobs of a key; the count is the id of its row."""
-    return b"SELECT %d, 'running', (%b), 0, NULL" % (place, transaction.bind("running_of_key", **key.values))
+    values: dict[str, dict[QueueKey, tuple[Any, ...]]] = {name: {} for name in reads}
+    for (name, keys), result in zip(parts, results[len(before) :], strict=True):
+        values[name].update((keys[row[0] - 1], row[1:]) for row in result.rows)
+    return KeysRead(values, results[: len(before)])
 
 
 class JobsOfKeys(defaultdict[tuple[int, str], list[KeyedJob]]):
     """Jobs by the index of their key and the query's label for them."""
 
     def running(self, place: int) -> int:
-        """Return how many jobs run of the key at an index; see ``running_part``."""
+        """Return how many jobs run of the key at an index."""
         return self[place, "running"][0].local_id
 
     def uncounted(self, keys: Iterable[QueueKey], counted: Collection[QueueKey]) -> set[QueueKey]:

@@ -23,13 +23,13 @@ from pinlater.server.backends.key_rates import IDLE_MS, KeyRate
 from pinlater.server.backends.key_turns import TURN_JOBS, KeyedJob, KeyState, let_through, stored_limit, turns
 from pinlater.server.backends.mysql.connection import StatementResult
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.key_rates import count_starts, decide, parse_rate_of_key
+from pinlater.server.backends.mysql.key_rates import count_starts, decide
 from pinlater.server.backends.mysql.key_reads import (
     FirstOfKey,
     parse_first_of_key,
+    parse_rate_of_key,
     read_jobs,
-    read_values,
-    running_part,
+    read_keys,
 )
 from pinlater.server.backends.mysql.queries import blob
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
@@ -119,9 +119,11 @@ async def let_next_through(
         states, executed = await _states(transaction, left, pending)
         results = executed[: len(before)] if results is None else results
         firsts = _in_turn(states, transaction.now, turn_jobs, is_claim=is_claim)
-        limited = {key for key, first in firsts.items() if first.limit is not None}
-        looks = await _look(transaction, firsts, turn_jobs, limited)
-        decided = {key: turns(look.state, look.waiting, transaction.now, turn_jobs) for key, look in looks.items()}
+        decided = await _next_in_line(transaction, firsts, turn_jobs)
+        others = [key for key in firsts if key not in decided]
+        looks = await _look(transaction, others, turn_jobs, {key for key in others if firsts[key].limit is not None})
+        for key, look in looks.items():
+            decided[key] = turns(look.state, look.waiting, transaction.now, turn_jobs)
         decided |= await _paced(transaction, states, changed, is_claim=is_claim)
         for key, run_after in decided.items():
             through[key] += let_through(run_after)
@@ -173,6 +175,24 @@ def _in_turn(
     return {key: first for key, first in firsts.items() if is_in_turn(first)}
 
 
+async def _next_in_line(
+    transaction: MysqlTransaction, firsts: Mapping[QueueKey, FirstOfKey], turn_jobs: int
+) -> dict[QueueKey, dict[int, int]]:
+    """Decide about those keys that let one job through at a time, and have none let through: little need be read."""
+    single = {
+        key: first
+        for key, first in firsts.items()
+        if first.waits and (turn_jobs == 1 if first.limit is None else first.limit <= 1)
+    }
+    limited = [key for key, first in single.items() if first.limit is not None]
+    values = (await read_keys(transaction, {"lines_of_keys": limited})).values["lines_of_keys"] if limited else {}
+    running = defaultdict(int, {key: count for key, (count, _) in values.items()})
+    return {
+        key: turns(KeyState(running[key], 0, ()), [first.as_waiting()], transaction.now)
+        for key, first in single.items()
+    }
+
+
 async def _paced(
     transaction: MysqlTransaction, states: Mapping[QueueKey, KeyRead], changed: Keys, *, is_claim: bool
 ) -> dict[QueueKey, dict[int, int]]:
@@ -189,10 +209,9 @@ async def _states(
     transaction: MysqlTransaction, keys: Sequence[QueueKey], before: Sequence[bytes]
 ) -> tuple[dict[QueueKey, KeyRead], Sequence[StatementResult]]:
     """Execute statements, then read the states of keys; return these, and the results of the statements."""
-    names = ("first_of_key", "rate_of_key")
-    values, executed = await read_values(transaction, [(name, key) for key in keys for name in names], before)
-    found = zip(keys, map(parse_first_of_key, values[::2]), map(parse_rate_of_key, values[1::2]), strict=True)
-    return {key: KeyRead(first, rate) for key, first, rate in found}, executed
+    values, results = await read_keys(transaction, {"states_of_keys": keys}, before)
+    found = values["states_of_keys"].items()
+    return {key: KeyRead(parse_first_of_key(first), parse_rate_of_key(rate)) for key, (first, rate) in found}, results
 
 
 class _Look(NamedTuple):
@@ -237,7 +256,7 @@ def _parts(transaction: MysqlTransaction, place: int, key: QueueKey, most: int, 
     yield transaction.bind("waiting_for_key", place=place, limit=most, **key.values)
     yield transaction.bind("pending_of_key", place=place, **key.values)
     if is_counted:
-        yield running_part(transaction, place, key)
+        yield transaction.bind("running_of_key", place=place, **key.values)
 
 
 def carry_out(transaction: MysqlTransaction, decided: Iterable[Mapping[int, int]]) -> Iterator[bytes]:

@@ -138,18 +138,42 @@ SELECT id, queue_id, job_key, state, run_after, key_limit FROM {db}.jobs FORCE I
 WHERE id IN (:ids) AND job_key IS NOT NULL AND state <= 1
 ON DUPLICATE KEY UPDATE state = VALUES(state), run_after = VALUES(run_after)
 
--- name: first_of_key
--- The run_after and limit (-1: none) of the first PENDING job of a key: one that is let through, or else the first that
--- waits. Joins the jobs, since servers of an earlier version change these without the copies.
-SELECT CONCAT(keyed_jobs.run_after, ' ', COALESCE(keyed_jobs.key_limit, -1))
-FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
-STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
-WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key AND keyed_jobs.state = 0 AND jobs.state = 0
-ORDER BY keyed_jobs.run_after LIMIT 1
+-- name: states_of_keys
+-- For each (queue, key) in :wanted, its place there; id, run_after and limit (-1: none) of its first PENDING job: one that
+-- is let through, or else the first that waits; and its rate. Keys are in hexadecimal. Joins the jobs, since servers of an
+-- earlier version change these without the copies. With a list, the database plans each subquery once.
+SELECT place, (
+    SELECT CONCAT(keyed_jobs.id, ' ', keyed_jobs.run_after, ' ', COALESCE(keyed_jobs.key_limit, -1))
+    FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+    STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
+    WHERE keyed_jobs.queue_id = wanted.queue AND keyed_jobs.job_key = UNHEX(wanted.name)
+      AND keyed_jobs.state = 0 AND jobs.state = 0
+    ORDER BY keyed_jobs.run_after, keyed_jobs.id LIMIT 1
+), (
+    SELECT CONCAT(rate, ' ', next_us) FROM {db}.key_rates FORCE INDEX (PRIMARY)
+    WHERE key_rates.queue_id = wanted.queue AND key_rates.job_key = UNHEX(wanted.name)
+)
+FROM JSON_TABLE(:wanted, '$[*]' COLUMNS (
+    place FOR ORDINALITY, queue INT PATH '$[0]', name VARCHAR(1600) CHARACTER SET ascii PATH '$[1]')) AS wanted
+
+-- name: lines_of_keys
+-- The same for keys with a limit: how many of their jobs run, and run_after and id of the last PENDING one.
+SELECT place, (
+    SELECT COUNT(*) FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+    STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
+    WHERE keyed_jobs.queue_id = wanted.queue AND keyed_jobs.job_key = UNHEX(wanted.name) AND jobs.state = 1
+      AND (keyed_jobs.state = 1 OR (keyed_jobs.state = 0 AND keyed_jobs.run_after < 4503599627370496))
+), (
+    SELECT CONCAT(run_after, ' ', id) FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+    WHERE queue_id = wanted.queue AND job_key = UNHEX(wanted.name) AND state = 0
+    ORDER BY run_after DESC, id DESC LIMIT 1
+)
+FROM JSON_TABLE(:wanted, '$[*]' COLUMNS (
+    place FOR ORDINALITY, queue INT PATH '$[0]', name VARCHAR(1600) CHARACTER SET ascii PATH '$[1]')) AS wanted
 
 -- name: running_of_key
 -- At most as many as its limit.
-SELECT COUNT(*) FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
+SELECT :place, 'running', COUNT(*), 0, NULL FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
 WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key AND jobs.state = 1
   AND (keyed_jobs.state = 1 OR (keyed_jobs.state = 0 AND keyed_jobs.run_after < 4503599627370496))
@@ -178,9 +202,6 @@ STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
 WHERE keyed_jobs.queue_id = :queue AND keyed_jobs.job_key = :key AND keyed_jobs.state = 0
   AND keyed_jobs.run_after < 4503599627370496 AND jobs.state = 0
 ORDER BY keyed_jobs.run_after, keyed_jobs.id LIMIT :limit
-
--- name: rate_of_key
-SELECT CONCAT(rate, ' ', next_us) FROM {db}.key_rates FORCE INDEX (PRIMARY) WHERE queue_id = :queue AND job_key = :key
 
 -- name: set_rate_of_key
 INSERT INTO {db}.key_rates (queue_id, job_key, rate, next_us) VALUES (:queue, :key, :rate, :next_us)
@@ -211,11 +232,6 @@ DELETE FROM {db}.key_rates WHERE queue_id = :queue AND job_key = :key AND next_u
 -- Puts off the next check of this rate.
 UPDATE {db}.key_rates FORCE INDEX (PRIMARY) SET next_us = :now_us
 WHERE queue_id = :queue AND job_key = :key AND next_us < :before
-
--- name: last_of_key
-SELECT CONCAT(run_after, ' ', id) FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
-WHERE queue_id = :queue AND job_key = :key AND state = 0
-ORDER BY run_after DESC, id DESC LIMIT 1
 
 -- name: set_run_after
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET run_after = :run_after WHERE id IN (:ids) AND state = 0
