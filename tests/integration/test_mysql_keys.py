@@ -164,7 +164,7 @@ def test_a_dequeue_that_takes_all_of_one_key_reads_it_in_few_steps(packets):
         packets.clear()
         found = await server.dequeue_jobs(QUEUE, 200, claim)
         assert len(found.jobs) == 1
-        assert len(packets) <= 6
+        assert len(packets) <= 5, "find jobs, look behind them; claim; look what waits; let it through and commit"
         assert len((await server.dequeue_jobs(QUEUE, 200, claim)).jobs) == 199
 
     with_servers(scenario)

@@ -232,7 +232,7 @@ async def _look(
     transaction: MysqlTransaction, keys: Collection[QueueKey], turn_jobs: int, limited: Collection[QueueKey]
 ) -> dict[QueueKey, _Look]:
     """Read which jobs wait for keys. Running jobs, which may be many, are only counted where there is a limit."""
-    most = min(max(turn_jobs, _AT_ONCE), _MOST_AT_ONCE)
+    most = min(max(turn_jobs + 1, _AT_ONCE), _MOST_AT_ONCE)  # one more, to see that it is not yet its turn
     found = await read_jobs(
         transaction,
         [_parts(transaction, place, key, most, is_counted=key in limited) for place, key in enumerate(keys)],
