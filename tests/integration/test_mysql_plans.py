@@ -248,6 +248,7 @@ LATEST = {"run_after": ALL, "id": ALL, "end": -ALL}
 WANTED = json.dumps([(1, (b"%16d" % 10).hex()), (1, (b"key 10").hex()), (2, (b"none").hex())])
 ABSENT = json.dumps([(1, (b"key 10").hex()), (2, (b"none").hex())])
 OF_LISTED_KEYS = {"states_of_keys": {"wanted": WANTED}, "lines_of_keys": {"wanted": WANTED}}
+OF_ONE_KEY = {"states_of_keys_alone", "lines_of_keys_alone"}
 OLDEST = {"run_after": -ALL, "id": -ALL, "end": ALL}
 DROPPED = CLAIMED | {"name": b"event 0"}
 
@@ -353,6 +354,7 @@ BY_ID = (
     - OF_KEYS
     - COPIES_BY_ID
     - {*OF_LISTED_KEYS}
+    - OF_ONE_KEY
     - {*OF_RATES}
     - OF_BOTH_KEYS
     - {*FIRST_ONLY}
@@ -451,14 +453,15 @@ def test_jobs_of_a_key_are_found_in_line(filled, name):
     assert all(other["key"] == "PRIMARY" for other in joined)
 
 
-@pytest.mark.parametrize("name", OF_LISTED_KEYS)
-def test_keys_in_a_list_are_each_looked_up(filled, name):
-    listed, *steps = filled.plan(name, **COMMON | OF_LISTED_KEYS[name])
-    assert "json" in listed["Extra"].lower()
+@pytest.mark.parametrize("name", [*OF_LISTED_KEYS, *sorted(OF_ONE_KEY)])
+def test_keys_are_looked_up(filled, name):
+    listed, *steps = filled.plan(name, **COMMON | OF_LISTED_KEYS.get(name, {}))
+    assert "json" in listed["Extra"].lower() or name in OF_ONE_KEY
+    steps = [step for step in steps if step["table"] is not None]  # None: none is there
     found = {(step["table"], step["key"]) for step in steps}
     assert found <= {("keyed_jobs", "keyed_jobs_in_line"), ("jobs", "PRIMARY"), ("key_rates", "PRIMARY")}
     assert len(found) > 1
-    assert {step["type"] for step in steps} <= {"ref", "eq_ref", "range"}
+    assert {step["type"] for step in steps} <= {"ref", "eq_ref", "range", "const"}
 
 
 @pytest.mark.parametrize("name", OF_RATES)

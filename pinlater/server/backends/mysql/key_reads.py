@@ -90,15 +90,18 @@ async def read_keys(
         for name, keys in reads.items()
         for start in range(0, len(keys), _KEYS_PER_READ)
     ]
-    queries = [
-        transaction.bind(name, wanted=json.dumps([(key.queue_id, key.text.hex()) for key in keys]))
-        for name, keys in parts
-    ]
+    queries = [_read(transaction, name, keys) for name, keys in parts]
     results = await transaction.run(*before, *queries)
     values: dict[str, dict[QueueKey, tuple[Any, ...]]] = {name: {} for name in reads}
     for (name, keys), result in zip(parts, results[len(before) :], strict=True):
         values[name].update((keys[row[0] - 1], row[1:]) for row in result.rows)
     return KeysRead(values, results[: len(before)])
+
+
+def _read(transaction: MysqlTransaction, name: str, keys: Sequence[QueueKey]) -> bytes:
+    if len(keys) == 1:
+        return transaction.bind(f"{name}_alone", **keys[0].values)
+    return transaction.bind(name, wanted=json.dumps([(key.queue_id, key.text.hex()) for key in keys]))
 
 
 class JobsOfKeys(defaultdict[tuple[int, str], list[KeyedJob]]):

@@ -31,6 +31,8 @@ _VALUE = re.compile(rb":(\w+)")
 _IS_DUE_AT_ONCE = f"(is_cancelled AND LOCATE(X'{UNDOES_CANCELLED.hex()}', body) = 0)"
 _HAS_TO_UNDO = f"(LOCATE(X'{OPEN_SAGA.hex()}', body) > 0)"
 """Whether a job has something to undo, by its body; a job that is asked to stop and has nothing to undo ends."""
+_OF_WANTED_KEYS = """FROM JSON_TABLE(:wanted, '$[*]' COLUMNS (
+    place FOR ORDINALITY, queue INT PATH '$[0]', name VARCHAR(1600) CHARACTER SET ascii PATH '$[1]')) AS wanted"""
 _DATABASE = re.compile(r"[A-Za-z0-9_]{1,64}")
 
 
@@ -117,7 +119,7 @@ class Queries:
         texts = dict(zip(pieces[1::2], pieces[2::2], strict=True))
         self._pieces = {
             name: _VALUE.split(" ".join(_sql(text, database).split()).encode())
-            for name, text in _in_both_orders(_with_shared_parts(texts))
+            for name, text in _in_both_forms(dict(_in_both_orders(_with_shared_parts(texts))))
         }
 
     @property
@@ -155,6 +157,15 @@ def _in_both_orders(texts: dict[str, str]) -> Iterator[tuple[str, str]]:
             yield f"{name}_oldest", _ordered(text, "<=", ">", "ASC")
         else:
             yield name, text
+
+
+def _in_both_forms(texts: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the statements by name; one about listed keys becomes two, the other one about a single key."""
+    for name, text in texts.items():
+        yield name, text.replace("{of_wanted_keys}", _OF_WANTED_KEYS)
+        if "{of_wanted_keys}" in text:
+            alone = text.replace("SELECT place,", "SELECT 1,").replace("{of_wanted_keys}", "")
+            yield f"{name}_alone", alone.replace("wanted.queue", ":queue").replace("UNHEX(wanted.name)", ":key")
 
 
 def _ordered(text: str, within: str, behind: str, order: str) -> str:

@@ -141,7 +141,8 @@ ON DUPLICATE KEY UPDATE state = VALUES(state), run_after = VALUES(run_after)
 -- name: states_of_keys
 -- For each (queue, key) in :wanted, its place there; id, run_after and limit (-1: none) of its first PENDING job: one that
 -- is let through, or else the first that waits; and its rate. Keys are in hexadecimal. Joins the jobs, since servers of an
--- earlier version change these without the copies. With a list, the database plans each subquery once.
+-- earlier version change these without the copies. With a list, the database plans each subquery once. For a single key,
+-- which would pay for the list, there is states_of_keys_alone with :queue and :key; the same goes for lines_of_keys.
 SELECT place, (
     SELECT CONCAT(keyed_jobs.id, ' ', keyed_jobs.run_after, ' ', COALESCE(keyed_jobs.key_limit, -1))
     FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
@@ -153,8 +154,7 @@ SELECT place, (
     SELECT CONCAT(rate, ' ', next_us) FROM {db}.key_rates FORCE INDEX (PRIMARY)
     WHERE key_rates.queue_id = wanted.queue AND key_rates.job_key = UNHEX(wanted.name)
 )
-FROM JSON_TABLE(:wanted, '$[*]' COLUMNS (
-    place FOR ORDINALITY, queue INT PATH '$[0]', name VARCHAR(1600) CHARACTER SET ascii PATH '$[1]')) AS wanted
+{of_wanted_keys}
 
 -- name: lines_of_keys
 -- The same for keys with a limit: how many of their jobs run, and run_after and id of the last PENDING one.
@@ -168,8 +168,7 @@ SELECT place, (
     WHERE queue_id = wanted.queue AND job_key = UNHEX(wanted.name) AND state = 0
     ORDER BY run_after DESC, id DESC LIMIT 1
 )
-FROM JSON_TABLE(:wanted, '$[*]' COLUMNS (
-    place FOR ORDINALITY, queue INT PATH '$[0]', name VARCHAR(1600) CHARACTER SET ascii PATH '$[1]')) AS wanted
+{of_wanted_keys}
 
 -- name: running_of_key
 -- At most as many as its limit.
