@@ -1,13 +1,15 @@
 """How long jobs of 10,000 keys wait while another key has a million jobs, and how long without them.
 
-Each consumer claims one job, runs it for a fixed time, and acknowledges it with its next dequeue. So the flood keeps
-the consumers busy, not the processors, and a job waits for what is ahead of it in its queue.
+Each consumer claims one job, runs it for some time, and acknowledges it with its next dequeue. So the flood keeps the
+consumers busy, not the processors, and a job waits for what is ahead of it in its queue. The times vary: with equal
+ones, all consumers would ask at the same moments, and nobody in between.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
+import random
 import time
 from typing import Any, NamedTuple
 
@@ -34,7 +36,7 @@ KEYS = 10_000
 JOBS_PER_SECOND = 500
 CONSUMERS = 20
 RUN_SECONDS = 0.01
-"""How long a consumer runs a job: 20 consumers could run 2,000 jobs in a second."""
+"""How long a consumer runs a job, on average: 20 consumers could run 2,000 jobs in a second."""
 PRODUCERS = 8
 SHARDS = 4
 """Of a store with servers; they are on one of them."""
@@ -109,6 +111,7 @@ class _Run:
         self._codec = Codec()
         self._resting: list[tuple[float, int, Caller, list[PinLaterJobAckInfo]]] = []
         self._order = itertools.count()
+        self._random = random.Random(1)
         self._producers: list[Caller] = []
         self._methods: dict[Caller, str] = {}
         self._waits_ms: list[float] = []
@@ -169,7 +172,7 @@ class _Run:
                 self._waits_ms += [
                     (now - float(body)) * 1000 for body in (reply.jobs or {}).values() if body != _FLOOD_BODY
                 ]
-                self._rest(caller, now + RUN_SECONDS if acks else now, acks)
+                self._rest(caller, now + (self._random.uniform(0, 2 * RUN_SECONDS) if acks else 0.0), acks)
 
     def _acknowledge_all(self, callers: Callers) -> None:
         """Acknowledge the jobs that consumers have when the measurement ends."""
