@@ -9,7 +9,7 @@ from pinlater import Constant, Job, JobState
 from pinlater.cli.program import tool
 from pinlater.model.jobs import NewJob
 from pinlater.testing import LocalServer
-from pinlater.worker.session import outcome
+from pinlater.worker.session import failure_text
 from tests.unit.dashboard.app import dashboard
 
 
@@ -78,7 +78,7 @@ def test_a_success_ends_the_row_of_failures(server):
 
 @pytest.mark.parametrize("host", ["web1", "a-host-with-a-name-of-32-letters"])
 def test_the_text_of_the_last_failure_is_there_however_many_there_were(server, host, monkeypatch):
-    monkeypatch.setattr(outcome, "_HOST", host)  # its length decides where the text of many failures is cut
+    monkeypatch.setattr(failure_text, "_HOST", host)  # its length decides where the text of many failures is cut
     let_pass(server, 40)
     [bill] = server.client().periodic_jobs(["bills"]).jobs
     assert (bill.failures, bill.last_failure.error) == (40, "ValueError: no rate for EUR")

@@ -245,7 +245,7 @@ WHERE jobs.id = wanted.id
 SELECT CAST(group_concat(body, '') AS BLOB) FROM json_each(?1) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 
 -- name: first_pending
--- When the first PENDING job of a queue falls or fell due: ?2 all priorities as a JSON list.
+-- When the first PENDING job of a queue falls or fell due: ?2 priorities as a JSON list.
 SELECT min(due) FROM (
     SELECT (
         SELECT run_after FROM jobs INDEXED BY jobs_pending

@@ -21,7 +21,6 @@ from pinlater.server.backends.sqlite.messages import waits_of
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import id_list
 
-_BEGIN = -(2**63)
 _FAILURE_GROUP = -3
 """Place of the column in the row of a job; see ``_record``."""
 
@@ -112,11 +111,9 @@ def _count_others(connection: sqlite3.Connection, search: JobSearch, priority: i
 
 def oldest_due(connection: sqlite3.Connection, search: JobSearch) -> int | None:
     """Return when the longest-waiting due job fell due; None if none is due."""
-    rows = [
-        connection.execute(QUERIES["next_due"], (search.queue.id, _BEGIN, priority)).fetchone()
-        for priority in search.priorities
-    ]
-    return min((row[0] for row in rows if row is not None and row[0] <= search.now), default=None)
+    values = (search.queue.id, id_list(search.priorities))
+    first = connection.execute(QUERIES["first_pending"], values).fetchone()[0]
+    return None if first is None or first > search.now else int(first)
 
 
 def states_in_use(connection: sqlite3.Connection) -> dict[str, set[int]]:
