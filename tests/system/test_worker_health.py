@@ -64,7 +64,7 @@ def test_busy_and_stopping_workers_answer(start, client, folder):
     put(client, "HoldInterpreter", "holds")
     worker = start("--processes", 1, "--health", "127.0.0.1:0")
     wait_for(lambda: ran(folder))
-    assert page(worker, "/readyz") == (200, "ok\n")
+    await_page(worker, "/readyz", 200, "ok")  # the keeper may become ready after the job has begun
     worker.send(signal.SIGTERM)
     await_page(worker, "/readyz", 503, "stopping")
     assert page(worker, "/livez") == (200, "ok\n")
