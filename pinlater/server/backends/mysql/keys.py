@@ -1,9 +1,9 @@
 """Keys of jobs: PENDING and waiting for its key -> PENDING and let through, in the transaction that makes room.
 
-A transaction changes jobs first, then locks their keys, and only then decides which jobs to let through. (One that adds
-jobs locks their keys first, so that it can mostly decide before it adds them.) So decisions about a key are serialized
-over all servers, and each sees all changes before it. The lock of a key is one of a fixed
-number of rows, so several keys may share one.
+A transaction changes jobs first, then locks their keys, and only then decides which jobs to let through. One that adds
+jobs locks their keys first: mostly, it can decide before it adds them (``key_line``). So decisions about a key are
+serialized over all servers, and each sees all changes before it. The lock of a key is one of a fixed number of rows, so
+several keys may share one.
 
 Decisions read ``keyed_jobs``, a table with copies of the unfinished jobs that have keys. A copy is only changed under
 the lock of its key, and always taken from the job's row.
