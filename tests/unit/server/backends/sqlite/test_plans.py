@@ -150,7 +150,8 @@ def test_the_index_narrows_by_all_that_it_can(store, name, index):
 def test_the_states_of_keys_are_read_by_ranges_of_an_index(store):
     of_key = "SEARCH jobs USING INDEX jobs_keyed (queue_id=? AND job_key=? AND state=? AND run_after"
     covering = of_key.replace("INDEX", "COVERING INDEX")
-    found = [step for step in _plan(store, "states_of_keys") if "SEARCH jobs" in step]
+    steps = [step.replace("jobs EXISTS", "jobs") for step in _plan(store, "states_of_keys")]  # newer SQLite
+    found = [step for step in steps if "SEARCH jobs" in step]
     assert sorted(found) == sorted([f"{covering}>?)", f"{of_key}>?)", f"{covering}<?)", f"{of_key}>? AND run_after<?)"])
 
 
