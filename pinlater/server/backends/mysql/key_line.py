@@ -16,7 +16,7 @@ from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey, without_wait
 from pinlater.server.backends.key_rates import KeyRate
 from pinlater.server.backends.key_turns import KeyedJob, KeyState, stored_limit, turns
 from pinlater.server.backends.mysql.key_rates import decide, put_rate
-from pinlater.server.backends.mysql.key_reads import FirstOfKey, parse_first_of_key, parse_rate_of_key, read_keys
+from pinlater.server.backends.mysql.key_reads import StateOfKey, read_keys
 from pinlater.server.backends.mysql.keys import Keys, QueueKey, carry_out, lock_statement, queue_key
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
@@ -42,8 +42,7 @@ class KeyLine:
 
     def __init__(self, transaction: MysqlTransaction) -> None:
         self._transaction = transaction
-        self._first: dict[QueueKey, FirstOfKey | None] = {}
-        self._rates: dict[QueueKey, KeyRate | None] = {}
+        self._states: dict[QueueKey, StateOfKey] = {}
         self._running: dict[QueueKey, int] = {}
         self._last: dict[QueueKey, tuple[int, int]] = {}
 
@@ -55,8 +54,7 @@ class KeyLine:
         limited = sorted({queue_key(*key) for key in keys if key[1].max_running is not None})
         lock = lock_statement(self._transaction, found)
         values, _ = await read_keys(self._transaction, {"states_of_keys": found, "lines_of_keys": limited}, [lock])
-        for key, (first, rate) in values["states_of_keys"].items():
-            self._first[key], self._rates[key] = parse_first_of_key(first), parse_rate_of_key(rate)
+        self._states = {key: StateOfKey.parse(*row) for key, row in values["states_of_keys"].items()}
         for key, (running, last) in values["lines_of_keys"].items():
             self._running[key] = running
             if last is not None:
@@ -67,7 +65,7 @@ class KeyLine:
         """Set the rates of locked keys; jobs that the previous rate of a key holds back go by the new one."""
         transaction, held_until, after = self._transaction, {}, {}
         for key, text in rates.items():
-            before = self._rates[key]
+            before = self._states[key].rate
             if before is None:
                 put_rate(transaction, key, KeyRate(text))
             elif before.text != text:
@@ -116,8 +114,8 @@ class KeyLine:
 
         None: what was read does not tell.
         """
-        first, running = self._first[key], self._running.get(key, 0)
-        if self._rates[key] is not None:
+        (first, rate), running = self._states[key], self._running.get(key, 0)
+        if rate is not None:
             return None
         if first is None:
             return turns(KeyState(running, 0, ()), line, self._transaction.now)

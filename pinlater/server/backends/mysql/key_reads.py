@@ -47,16 +47,31 @@ class FirstOfKey(NamedTuple):
         return KeyedJob(self.local_id, self.run_after - WAITS_FOR_KEY_MS, self.limit)
 
 
-def parse_first_of_key(value: bytes | str | None) -> FirstOfKey | None:
-    """Parse the first PENDING job in a row of ``states_of_keys``; None if the key has none."""
+class StateOfKey(NamedTuple):
+    """The state of a key that is read first.
+
+    Attributes:
+        first: the first PENDING job, let through or waiting; None: there is none.
+        rate: state of the key's rate; None: it has none.
+    """
+
+    first: FirstOfKey | None
+    rate: KeyRate | None
+
+    @classmethod
+    def parse(cls, first: bytes | str | None, rate: bytes | None) -> StateOfKey:
+        """Parse the values in a row of ``states_of_keys``."""
+        return cls(_parse_first(first), _parse_rate(rate))
+
+
+def _parse_first(value: bytes | str | None) -> FirstOfKey | None:
     if value is None:
         return None
     local_id, run_after, limit = map(int, value.split())
     return FirstOfKey(local_id, run_after, None if limit < 0 else limit)
 
 
-def parse_rate_of_key(value: bytes | None) -> KeyRate | None:
-    """Parse the rate in a row of ``states_of_keys``; None if the key has none."""
+def _parse_rate(value: bytes | None) -> KeyRate | None:
     if value is None:
         return None
     rate, next_us = value.decode().split(" ")

@@ -19,18 +19,12 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from pinlater.model.keys import JobKey
-from pinlater.server.backends.key_rates import IDLE_MS, KeyRate
+from pinlater.server.backends.key_rates import IDLE_MS
 from pinlater.server.backends.key_turns import TURN_JOBS, KeyedJob, KeyState, let_through, stored_limit, turns
 from pinlater.server.backends.mysql.connection import StatementResult
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.key_rates import count_starts, decide
-from pinlater.server.backends.mysql.key_reads import (
-    FirstOfKey,
-    parse_first_of_key,
-    parse_rate_of_key,
-    read_jobs,
-    read_keys,
-)
+from pinlater.server.backends.mysql.key_reads import FirstOfKey, StateOfKey, read_jobs, read_keys
 from pinlater.server.backends.mysql.queries import blob
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
@@ -151,20 +145,8 @@ def _copy(transaction: MysqlTransaction, ids: Collection[int], ended: Collection
         yield transaction.bind("copy_keyed_jobs", ids=stay)
 
 
-class KeyRead(NamedTuple):
-    """The state of a key that is read first.
-
-    Attributes:
-        first: the first PENDING job, let through or waiting; None: there is none.
-        rate: state of the key's rate; None: it has none.
-    """
-
-    first: FirstOfKey | None
-    rate: KeyRate | None
-
-
 def _in_turn(
-    states: Mapping[QueueKey, KeyRead], now: int, turn_jobs: int, *, is_claim: bool
+    states: Mapping[QueueKey, StateOfKey], now: int, turn_jobs: int, *, is_claim: bool
 ) -> dict[QueueKey, FirstOfKey]:
     """Return those keys without a rate of which waiting jobs might be let through, after a claim or another change."""
 
@@ -194,7 +176,7 @@ async def _next_in_line(
 
 
 async def _paced(
-    transaction: MysqlTransaction, states: Mapping[QueueKey, KeyRead], changed: Keys, *, is_claim: bool
+    transaction: MysqlTransaction, states: Mapping[QueueKey, StateOfKey], changed: Keys, *, is_claim: bool
 ) -> dict[QueueKey, dict[int, int]]:
     """Return the new ``run_after`` of jobs of the keys with a rate, by key and job id."""
     rates = {key: state.rate for key, state in states.items() if state.rate is not None}
@@ -207,11 +189,11 @@ async def _paced(
 
 async def _states(
     transaction: MysqlTransaction, keys: Sequence[QueueKey], before: Sequence[bytes]
-) -> tuple[dict[QueueKey, KeyRead], Sequence[StatementResult]]:
+) -> tuple[dict[QueueKey, StateOfKey], Sequence[StatementResult]]:
     """Execute statements, then read the states of keys; return these, and the results of the statements."""
     values, results = await read_keys(transaction, {"states_of_keys": keys}, before)
     found = values["states_of_keys"].items()
-    return {key: KeyRead(parse_first_of_key(first), parse_rate_of_key(rate)) for key, (first, rate) in found}, results
+    return {key: StateOfKey.parse(*row) for key, row in found}, results
 
 
 class _Look(NamedTuple):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from pinlater.model.attempts import DequeuedJob
+from pinlater.server.backends.answers import end_of_answer
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Dequeued
 from pinlater.server.backends.sqlite.claimable import Claimable, walk_claimable
 from pinlater.server.backends.sqlite.key_rates import count_starts
@@ -91,14 +92,9 @@ class _Share:
 
     def take(self, sizes: Sequence[int], start: int) -> int:
         """Take jobs of these sizes from ``start`` on, as many as it wants and fit; return where they end."""
-        end, is_empty = start, not self.jobs
-        while self.wanted and end < len(sizes):
-            self._room -= sizes[end] + JOB_OVERHEAD_BYTES
-            if self._room < 0 and not (is_empty and end == start):
-                self.wanted = 0
-                break
-            self.wanted -= 1
-            end += 1
+        end, _ = end_of_answer(sizes, start, self.wanted, self._room, is_first=not self.jobs)
+        self._room -= sum(sizes[start:end]) + JOB_OVERHEAD_BYTES * (end - start)
+        self.wanted = 0 if end < len(sizes) else self.wanted - (end - start)
         return end
 
 
