@@ -7,7 +7,7 @@ import pytest
 from pinlater.errors import QueueNotFound
 from pinlater.model.keys import JobKey
 from pinlater.model.messages import Parent
-from pinlater.server.backends.mysql.claim import SMALL_BODY_BYTES
+from pinlater.server.backends.mysql.candidates import SMALL_BODY_BYTES
 from pinlater.server.backends.records import Claim
 from tests.support.bench import QUEUE, START_MS, new_job
 from tests.support.mysql_bench import with_servers

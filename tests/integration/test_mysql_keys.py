@@ -163,9 +163,25 @@ def test_a_dequeue_that_takes_all_of_one_key_reads_it_in_few_steps(packets):
         await server.enqueue_jobs(QUEUE, [new_job(key=key) for _ in range(300)])
         packets.clear()
         found = await server.dequeue_jobs(QUEUE, 200, claim)
-        assert len(found.jobs) == 1
-        assert len(packets) <= 5, "find jobs, look behind them; claim; look what waits; let it through and commit"
-        assert len((await server.dequeue_jobs(QUEUE, 200, claim)).jobs) == 199
+        assert len(found.jobs) == 200
+        assert len(packets) <= 8, "twice: find jobs, claim them, look what waits; let one through and commit"
+        assert found.has_more
+        assert len((await server.dequeue_jobs(QUEUE, 200, claim)).jobs) == 100
+
+    with_servers(scenario)
+
+
+def test_dequeues_that_wait_for_jobs_of_one_key_get_them_in_one_transaction(packets):
+    key, claim = JobKey("a"), Claim("host:1:1:worker:1", 60_000)
+
+    async def scenario(server):
+        await warm_up(server, key)
+        names = await server.enqueue_jobs(QUEUE, [new_job(key=key) for _ in range(6)])
+        packets.clear()
+        found = await asyncio.gather(*(server.dequeue_jobs(QUEUE, 1, claim, want_next_due=True) for _ in range(5)))
+        assert [job.descriptor for each in found for job in each.jobs] == names[:5]
+        assert all(each.has_more for each in found)
+        assert len(packets) <= 7, "find the first job; claim it, let others through; find them; claim them; commit"
 
     with_servers(scenario)
 

@@ -86,9 +86,9 @@ def turns(state: KeyState, waiting: Iterable[KeyedJob], now: int, turn_jobs: int
     return changed
 
 
-def let_through(changed: dict[int, int]) -> int:
-    """Return how many jobs are let through by changes that ``turns`` has returned."""
-    return sum(run_after < WAITS_FOR_KEY_MS for run_after in changed.values())
+def let_through(changed: dict[int, int]) -> dict[int, int]:
+    """Return those of the changes that ``turns`` has returned that let a job through."""
+    return {local_id: run_after for local_id, run_after in changed.items() if run_after < WAITS_FOR_KEY_MS}
 
 
 def _order(job: KeyedJob) -> tuple[int, int]:

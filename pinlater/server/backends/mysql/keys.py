@@ -76,13 +76,17 @@ class Through(NamedTuple):
 
     Attributes:
         counts: how many of each key.
-        first_due: when the first of them is due, in epoch milliseconds; None: none was let through.
+        run_after: when each is due, in epoch milliseconds, by job id; the store may not have these times yet.
         results: results of the statements that changed other jobs before.
     """
 
     counts: Counter[QueueKey]
-    first_due: int | None
+    run_after: dict[int, int]
     results: Sequence[StatementResult] = ()
+
+    def due(self, now: int) -> list[int]:
+        """Return the ids of those that are due."""
+        return [local_id for local_id, run_after in self.run_after.items() if run_after <= now]
 
 
 async def let_next_through(
@@ -104,14 +108,16 @@ async def let_next_through(
         before: the last statements that change jobs, to be executed first.
         ended: ids of those that have ended, if the others surely have not; None: not known.
     """
-    through, first_due = Counter[QueueKey](), None
+    through = Through(Counter(), {}, [])
     left: Sequence[QueueKey] = sorted(set(changed.values()))
-    turn_jobs = max(TURN_JOBS, wanted // max(len(left), 1))
+    turn_jobs = 0
     pending = [*before, lock_statement(transaction, left), *_copy(transaction, changed, ended)] if left else []
-    results: Sequence[StatementResult] | None = None
     while left:
         states, executed = await _states(transaction, left, pending)
-        results = executed[: len(before)] if results is None else results
+        if not turn_jobs:
+            through = through._replace(results=executed[: len(before)])
+            in_line = sum(state.first is not None and state.rate is None for state in states.values())
+            turn_jobs = max(TURN_JOBS, wanted // max(in_line, 1))
         firsts = _in_turn(states, transaction.now, turn_jobs, is_claim=is_claim)
         decided = await _next_in_line(transaction, firsts, turn_jobs)
         others = [key for key in firsts if key not in decided]
@@ -119,13 +125,14 @@ async def let_next_through(
         for key, look in looks.items():
             decided[key] = turns(look.state, look.waiting, transaction.now, turn_jobs)
         decided |= await _paced(transaction, states, changed, is_claim=is_claim)
-        for key, run_after in decided.items():
-            through[key] += let_through(run_after)
-            first_due = min(filter(None, (first_due, *run_after.values())), default=None)
+        for key, changes in decided.items():
+            moved = let_through(changes)
+            through.counts[key] += len(moved)
+            through.run_after.update(moved)
         left = [key for key, look in looks.items() if look.is_cut and len(decided[key]) >= len(look.waiting)]
         pending = list(carry_out(transaction, decided.values()))
     transaction.later(*pending)
-    return Through(through, first_due, results or ())
+    return through
 
 
 def lock_statement(transaction: MysqlTransaction, keys: Iterable[QueueKey]) -> bytes:

@@ -413,6 +413,14 @@ FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after BETWEEN :start AND :now
 ORDER BY run_after, id LIMIT :limit FOR UPDATE SKIP LOCKED
 
+-- name: claimable_of_ids
+-- Locks those of the given jobs that are due.
+SELECT priority, id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after,
+       IF(body_bytes > :small, NULL, body), job_key, failure_group IS NOT NULL
+FROM {db}.jobs FORCE INDEX (PRIMARY)
+WHERE id IN (:ids) AND state = 0 AND run_after <= :now
+FOR UPDATE
+
 -- name: peek_jobs
 SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after, IF(body_bytes > :small, NULL, body),
        job_key, failure_group IS NOT NULL

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.server.backends.mysql.claim import MAX_JOBS, Claimer, MysqlDequeueCall
+from pinlater.server.backends.mysql.claim import MAX_JOBS, Claimer
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import BusyCommits, GroupCommit
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
+from pinlater.server.backends.mysql.shares import MysqlDequeueCall
 from pinlater.server.backends.records import CommitStats, Dequeued
 from pinlater.server.backends.search import Queue
 

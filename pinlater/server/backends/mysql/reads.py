@@ -16,13 +16,14 @@ from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.body_walk import BodyWalk, SearchedJob
 from pinlater.server.backends.key_turns import job_key
 from pinlater.server.backends.mysql import failure_groups
+from pinlater.server.backends.mysql.candidates import SMALL_BODY_BYTES, Candidate, Found
 from pinlater.server.backends.mysql.children import parent_of
-from pinlater.server.backends.mysql.claim import SMALL_BODY_BYTES, Candidate, Found, MysqlDequeueCall, share_out
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.messages import read_waits
 from pinlater.server.backends.mysql.options import MysqlOptions
 from pinlater.server.backends.mysql.queues import MysqlQueues
+from pinlater.server.backends.mysql.shares import MysqlDequeueCall, Share, share_out
 from pinlater.server.backends.records import MAX_ANSWER_BYTES, RETRYING_COUNTED, JobFilter, StoreSize
 from pinlater.server.backends.search import BODY, JobSearch, Queue, position_of
 from pinlater.server.backends.sharded import DuePriorities
@@ -60,8 +61,8 @@ class MysqlReads:
                 values = {"queue": at.id, "priority": priority, "now": now, "small": SMALL_BODY_BYTES}
                 query = bind("peek_jobs", limit=limit - len(found), **values)
                 found += [Candidate(prefix, *row) for row in (await connection.run(query))[0].rows]
-            call = MysqlDequeueCall(limit, max_bytes, b"", 0, want_next_due=False, max_running=None)
-            [share] = share_out(Found(found, has_more=False), [call])
+            share = Share(MysqlDequeueCall(limit, max_bytes, b"", 0, want_next_due=False, max_running=None))
+            share_out(Found(found, has_more=False), [share])
             large = sorted(job.id for job in share.jobs if job.body is None)
             bodies = dict((await connection.run(bind("job_bodies", ids=large)))[0].rows) if large else {}
             return [job.claimed(bodies) for job in share.jobs if job.body is not None or job.id in bodies]

@@ -25,7 +25,6 @@ from pinlater.server.backends.mysql.checkpoint import (
     checkpoint_jobs,
     release_claims,
 )
-from pinlater.server.backends.mysql.claim import MysqlDequeueCall
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.enqueue import JobInserter
 from pinlater.server.backends.mysql.enqueue_call import MysqlEnqueueCall, enqueue, import_
@@ -42,6 +41,7 @@ from pinlater.server.backends.mysql.queue_claims import QueueClaims
 from pinlater.server.backends.mysql.queues import MysqlQueues
 from pinlater.server.backends.mysql.reports import MysqlReports
 from pinlater.server.backends.mysql.shard_messages import MysqlMessages
+from pinlater.server.backends.mysql.shares import MysqlDequeueCall
 from pinlater.server.backends.mysql.statistics import MysqlStatistics
 from pinlater.server.backends.mysql.transaction import Woken
 from pinlater.server.backends.records import (

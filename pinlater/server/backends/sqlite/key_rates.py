@@ -56,7 +56,7 @@ def let_paced_through(
     paced = PacedKey(through, first[0] if first else None, running, rate.starts_at(now), held_until)
     changed = paced_turns(paced, now)
     transaction.run_many(QUERIES["set_run_after"], changed.items())
-    return let_through(changed)
+    return len(let_through(changed))
 
 
 def set_rates(transaction: SqliteTransaction, queue_id: int, jobs: Iterable[NewJob]) -> None:

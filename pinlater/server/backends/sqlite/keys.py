@@ -77,7 +77,7 @@ def _let_through(transaction: SqliteTransaction, queue_id: int, keys: Iterable[s
                 again.append(key)
         if changed:
             transaction.run_many(_SET_RUN_AFTER, changed.items())
-            count += let_through(changed)
+            count += len(let_through(changed))
         at_once = min(max(turn_jobs + 1, _FIRST_READ), _MOST_READ)
         found = _read_states(transaction, queue_id, again, at_once)
     return count
