@@ -86,7 +86,14 @@ class _How(NamedTuple):
     filled: FilledStore | None = None
 
 
-@click.command()
+def _list_of_names() -> str:
+    """Return the names of all benchmarks, each with the first line of its module's docstring."""
+    lines = (((sys.modules[measure.__module__].__doc__ or "").split("\n")[0]) for measure in BENCHMARKS.values())
+    rows = [f"  {name:<{max(map(len, BENCHMARKS))}}  {line}" for name, line in zip(BENCHMARKS, lines, strict=True)]
+    return "\n".join(["\b", "Names:", *rows])
+
+
+@click.command(epilog=_list_of_names())
 @click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)), metavar="[NAME]...")
 @click.option("--scale", type=click.FloatRange(0.001, 1.0), default=1.0, show_default=True, help="Share of the work.")
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="How often each is measured.")
@@ -99,10 +106,8 @@ def main(  # noqa: PLR0917 - click calls it
 ) -> None:
     """Measure PinLater beside a bare loop of the store's driver.
 
-    NAMES are bulk_enqueue, single_enqueue, single_dequeue, half_load, hand_out, one_call, worker_drain, latency, depth,
-    parked, recovery, servers, keys, joined, steps, idle_fleet, many_shards, queue_shards, fleet_drain, vain, dashboard
-    and outages; without NAMES, all. idle_fleet to vain, and outages, need a store with servers. With --waiting, each is
-    measured twice; the second column is without those jobs.
+    Without NAMES, all are measured. Those of fleets, many shards and outages need a store with servers. With --waiting,
+    each is measured twice; the second column is without those jobs.
     """
     raise_open_files()
     figures: list[Figure] = []

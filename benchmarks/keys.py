@@ -1,4 +1,4 @@
-"""What jobs with keys cost; ``key_flood`` measures how long they wait."""
+"""What jobs with keys cost; the benchmark "key_flood" measures how long they wait."""
 
 from __future__ import annotations
 
