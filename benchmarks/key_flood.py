@@ -52,11 +52,18 @@ class _Found(NamedTuple):
 
     Attributes:
         waits_ms: milliseconds until a consumer had a job, from the moment at which it was to be enqueued.
-        rate: how many jobs consumers got in a second, those of the flood included.
+        seconds: how long it took until all jobs were claimed.
+        claimed: how many jobs consumers got meanwhile, those of the flood included.
     """
 
     waits_ms: list[float]
-    rate: float
+    seconds: float
+    claimed: int
+
+    @property
+    def rate(self) -> float:
+        """How many jobs consumers got in a second, those of the flood included."""
+        return self.claimed / self.seconds
 
 
 def measure(setting: Setting) -> list[Figure]:
@@ -77,6 +84,12 @@ def measure(setting: Setting) -> list[Figure]:
         for name, title, rounds in zip(("alone", "beside"), titles, found, strict=False)
         for at in (50, 99)
     ]
+    figures += [
+        Figure(
+            f"key_flood_{name}_rate", f"jobs of other keys, {title}", "jobs/s", [_rate_of_others(run) for run in runs]
+        )
+        for name, title, runs in zip(("alone", "beside"), titles, found, strict=False)
+    ]
     rates = [[run.rate for run in rounds] for rounds in found]
     return [
         *figures,
@@ -89,6 +102,10 @@ def _fill(server: Server, queue: str, jobs: int, key: JobKey | None = None) -> N
     with server.client() as client:
         for start in range(0, jobs, _ENQUEUED_AT_ONCE):
             client.enqueue_jobs(queue, [NewJob(_FLOOD_BODY, key=key)] * min(_ENQUEUED_AT_ONCE, jobs - start))
+
+
+def _rate_of_others(run: _Found) -> float:
+    return len(run.waits_ms) / run.seconds
 
 
 def _percentiles(runs: list[_Found], percent: float) -> list[float]:
@@ -137,9 +154,9 @@ class _Run:
                     self._take_answers(callers)
                 elif not moments:
                     raise ProgramFailed(f"{jobs} jobs were enqueued, but {len(self._waits_ms)} were handed out")
-            rate = self._claimed / (time.perf_counter() - started)
+            seconds, claimed = time.perf_counter() - started, self._claimed
             self._acknowledge_all(callers)
-        return _Found(self._waits_ms, rate)
+        return _Found(self._waits_ms, seconds, claimed)
 
     def _rest(self, consumer: Caller, until: float, acks: list[PinLaterJobAckInfo]) -> None:
         heapq.heappush(self._resting, (until, next(self._order), consumer, acks))
