@@ -3,7 +3,9 @@
 import pytest
 
 from tests.support.bench import QUEUE, START_MS, Bench
+from tests.support.families import OTHER
 from tests.support.stores import STORES
+from tests.support.woken import Woken
 
 
 @pytest.fixture(autouse=True)
@@ -44,3 +46,14 @@ def new_backend(home_kind, tmp_path):
     bench.create_queue(QUEUE)
     yield bench
     bench.end()
+
+
+@pytest.fixture
+def other_queue(backend):
+    """A second queue."""
+    backend.create_queue(OTHER)
+
+
+@pytest.fixture
+def woken(backend):
+    return Woken(backend)

@@ -14,8 +14,8 @@ from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.api.job_messages import JobMessages
 from pinlater.server.broker import Caller
 from pinlater.server.config.settings import Settings
-from tests.contract.test_children import OTHER, child_of
 from tests.support.bench import FAR_MS, QUEUE, Bench
+from tests.support.families import OTHER, child_of
 from tests.support.stores import SHARDED_STORES
 
 

@@ -11,8 +11,8 @@ from pinlater.model.messages import Parent
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import Claim
 from tests.contract.test_cancel import GIVEN_BACK, is_cancelled, names_of
-from tests.contract.test_messages import Woken
 from tests.support.bench import FAR_MS, LEASE_MS, QUEUE, new_job
+from tests.support.woken import Woken
 
 TO_UNDO = with_metadata(b'{"job":"Trip"}', BodyMetadata(saga=SagaMark(["pay"], given=4)))
 UNDOING = with_metadata(

@@ -3,8 +3,8 @@
 import pytest
 
 from pinlater.model.descriptor import JobDescriptor
-from tests.contract.test_children import OTHER, child_of, unfinished
 from tests.support.bench import QUEUE, Bench, new_job
+from tests.support.families import OTHER, child_of, unfinished
 from tests.support.stores import SHARDED_STORES
 
 

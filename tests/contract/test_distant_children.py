@@ -12,9 +12,9 @@ from pinlater.model.messages import MessageKind, Parent
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.sharded.message_relay import MessageRelay
 from pinlater.server.backends.sharded.placement import TOGETHER
-from tests.contract.test_children import OTHER, child_of, delete_these, unfinished
 from tests.contract.test_idempotency import again, new_key
 from tests.support.bench import LEASE_MS, QUEUE, Bench, ack_of, new_job
+from tests.support.families import OTHER, child_of, delete_these, unfinished
 from tests.support.stores import SHARDED_STORES
 from tests.support.waiting import until
 

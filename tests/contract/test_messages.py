@@ -7,7 +7,6 @@ from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
 from pinlater.model.messages import Message, MessageKind, MessageWait, ReceivedMessage
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import FAR_MS, LEASE_MS, QUEUE, checkpoint_of, new_job
-from tests.support.waiting import until
 
 HOUR_MS = 3_600_000
 EVENT = MessageKind.EVENT
@@ -15,28 +14,6 @@ EVENT = MessageKind.EVENT
 
 def numbers(messages):
     return [(one.number, one.id) for one in messages]
-
-
-class Woken:
-    """Hears of jobs that messages have made due, by queue."""
-
-    def __init__(self, backend):
-        self._backend = backend
-        self.heard = []
-        backend.home.notifications.on_claimable = lambda queue, count, _: self.heard.append((queue, count))
-
-    def wait_for(self, *expected):
-        """Return once all that was heard is this; it may be told a moment after the call."""
-
-        async def wait():
-            await until(lambda: sorted(self.heard) == sorted(expected))
-
-        self._backend.run(wait())
-
-
-@pytest.fixture
-def woken(backend):
-    return Woken(backend)
 
 
 # Stored and read
