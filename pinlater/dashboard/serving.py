@@ -25,6 +25,9 @@ _KEEP_ALIVE_SECONDS = 15
 _STOP_SECONDS = 3
 _FIRST_REQUEST_SECONDS = 1.0
 _POLL_SECONDS = 0.02
+_DATE_SECONDS = 1.0
+"""How often the Date of the answers is set."""
+
 _TURNS_TO_CONNECT = 3
 """Turns of the event loop until a connection that it has accepted is known to uvicorn."""
 
@@ -67,7 +70,7 @@ async def serve(
     try:
         await until()
     finally:
-        server.should_exit = True
+        server.end()
         sweeping.cancel()
         await asyncio.wait([serving, sweeping])
 
@@ -98,6 +101,22 @@ class _Protocol(H11Protocol):
 
 
 class _SupervisedServer(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ending = asyncio.Event()
+
+    def end(self) -> None:
+        """Let it stop."""
+        self.should_exit = True
+        self._ending.set()
+
+    async def main_loop(self) -> None:
+        """Set the Date until it is to stop, at once; uvicorn would look for that ten times a second."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_DATE_SECONDS):
+                    await self._ending.wait()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to the supervisor."""

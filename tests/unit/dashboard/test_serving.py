@@ -5,11 +5,10 @@ import contextlib
 import socket
 
 import pytest
-import uvicorn
 
 from pinlater.dashboard.figures import ServerFigures
 from pinlater.dashboard.options import DashboardOptions
-from pinlater.dashboard.serving import MAX_CONNECTIONS, serve
+from pinlater.dashboard.serving import MAX_CONNECTIONS, _SupervisedServer, serve
 from pinlater.server.admin.pages import MonitoringPages
 from pinlater.server.admin.reports import ServerStatus
 
@@ -63,7 +62,7 @@ async def answers(port, *sent):
 @pytest.mark.parametrize("turns", range(6))
 def test_a_connection_that_was_just_accepted_is_answered_at_the_end(monkeypatch, turns):
     """Wherever the end comes; one that is not accepted yet is left to the process that comes next."""
-    main_loop, has_begun = uvicorn.Server.main_loop, asyncio.Event()
+    main_loop, has_begun = _SupervisedServer.main_loop, asyncio.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
 
         async def main_loop_and_a_client(server):
@@ -74,7 +73,7 @@ def test_a_connection_that_was_just_accepted_is_answered_at_the_end(monkeypatch,
             for _ in range(turns):
                 await asyncio.sleep(0)
 
-        monkeypatch.setattr(uvicorn.Server, "main_loop", main_loop_and_a_client)
+        monkeypatch.setattr(_SupervisedServer, "main_loop", main_loop_and_a_client)
         asyncio.run(serve(OPTIONS, listener.dup(), has_begun.wait))
         client.settimeout(0.2)
         with contextlib.suppress(TimeoutError):
@@ -154,3 +153,10 @@ def test_it_ends_though_somebody_is_connected():
             stack.enter_context(contextlib.closing(socket.create_connection(("127.0.0.1", port))))
 
         serving(test)
+
+
+def test_it_ends_at_once_and_not_when_it_next_sets_the_date(monkeypatch):
+    monkeypatch.setattr("pinlater.dashboard.serving._DATE_SECONDS", 10 * PATIENCE_SECONDS)
+    assert b"\r\ndate: " in serving(
+        lambda port: answers(port, REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    )
