@@ -17,6 +17,8 @@ from pinlater.durations import DURATION, Duration
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from pinlater.client.async_client import AsyncClient
     from pinlater.client.client import Client
     from pinlater.client.servers import ServerSet
@@ -188,19 +190,37 @@ class Command(click.Command):
 
 
 class CommandGroup(click.Group):
-    """The ``pinlater`` program with all its commands."""
+    """The ``pinlater`` program with all its commands.
+
+    Args:
+        summaries: what each command does; help and completion show that, and import no command for it.
+    """
 
     command_class = Command
 
-    def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, summaries: Mapping[str, str], examples: str = "", **kwargs: Any) -> None:
         kwargs.setdefault("context_settings", _SETTINGS)
         super().__init__(*args, **kwargs)
+        self._summaries = summaries
         self._examples = examples
         self.params.extend(_common_options())
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's API
         """Return the commands in the order of definition, not alphabetically."""
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's API
+        """Write the commands with what they do."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._summaries.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin with ``incomplete``."""
+        from click.shell_completion import CompletionItem
+
+        names = [each for each in self._summaries if each.startswith(incomplete)]
+        commands = [CompletionItem(name, help=self._summaries[name]) for name in names]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

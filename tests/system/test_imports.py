@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from pinlater.cli import program
 from tests.support.redis_service import RedisService, shard_file
 from tests.support.server import ServerProcess, environment
 
@@ -75,10 +76,23 @@ def test_a_command(server, tells_imports):
     assert among(found, {*others, "asyncio", "pinlater.client.async_client", *PARSING_THRIFT}) == set()
 
 
+def of_commands():
+    return {f"pinlater.cli.{home.partition(':')[0]}" for home, _ in program._COMMANDS.values()}
+
+
 def test_the_help(tells_imports):
     found = imports_of("-m", "pinlater.cli", "--help")
-    assert {"pinlater.cli.queues", "pinlater.cli.top"} <= found
-    assert among(found, {"asyncio", "pinlater.protocol", "pinlater.client.client", "thriftpy2"}) == set()
+    assert "pinlater.cli.program" in found
+    assert among(found, {*of_commands(), "asyncio", "pinlater.model.jobs", "pinlater.client", "thriftpy2"}) == set()
+
+
+def test_completing_a_command(tells_imports, monkeypatch):
+    words = {"_PINLATER_COMPLETE": "bash_complete", "COMP_WORDS": "pinlater del", "COMP_CWORD": "1"}
+    for name, value in words.items():
+        monkeypatch.setenv(name, value)
+    found = imports_of("-m", "pinlater.cli")
+    assert "click.shell_completion" in found
+    assert among(found, {*of_commands(), "asyncio", "pinlater.model.jobs", "pinlater.client", "thriftpy2"}) == set()
 
 
 def test_the_version_needs_no_command(tells_imports):

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from pinlater import __version__
+from pinlater.cli import program
 from pinlater.cli.program import tool
 from pinlater.errors import QueueNotFound
 from tests.unit.cli.answers import info
@@ -43,6 +44,12 @@ def test_help_does_not_load_thrift():
         "sys.exit(any(name.split('.')[0] in {'thriftpy2', 'tenacity', 'uvloop'} for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", list(tool.commands))
+def test_the_list_of_commands_says_of_each_what_its_own_help_says(name):
+    _, summary = program._COMMANDS[name]
+    assert summary == tool.commands[name].get_short_help_str(limit=100)
 
 
 def test_no_arguments_are_help(capsys):
