@@ -150,7 +150,7 @@ def test_a_child_is_not_killed_for_what_has_ended_since(start):
             watch.DUMP_SECONDS = 0.1
             logging.info("killed sooner")
 
-        supervise(Pool(name="jobs", run=run), on_reopen=kill_sooner)
+        supervise(Pool(name="jobs", run=run), on_reopen=kill_sooner, drain_seconds=1)  # the next child does not heed it
     """)
     first = master.expect("the next task")
     assert master.expect("the next task") == first

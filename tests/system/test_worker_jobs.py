@@ -218,13 +218,14 @@ def test_what_waits_behind_a_long_job_goes_to_others(start, client, folder):
     quick = client.enqueue_jobs("touch", [NewJob(body) for body in bodies])
     worker = start("--processes", 1, "--queue", "touch", "--queue", "sleeps")
     wait_for(lambda: client.count("touch", JobState.SUCCEEDED) == 400)
-    jobs = [NewJob(b'{"job": "Sleep", "name": "long", "seconds": 20}')]
+    jobs = [NewJob(b'{"job": "Until", "name": "long"}')]
     jobs += [NewJob(b'{"job": "Sleep", "name": "short", "seconds": 0}') for _ in range(100)]
     long, *rest = client.enqueue_jobs("sleeps", jobs)
     wait_for(lambda: info(client, long).state is JobState.IN_PROGRESS)
     helper = start("--processes", 1, "--queue", "sleeps")
     wait_for(lambda: client.count("sleeps", JobState.SUCCEEDED) >= len(rest))
     assert info(client, long).state is JobState.IN_PROGRESS
+    (folder / "go on").touch()
     assert await_state(client, long, JobState.SUCCEEDED).attempts_remaining == 2
     assert len(ran(folder)) == 400 + 2 * 101, "some ran twice"
     assert {info(client, job).attempts_remaining for job in rest} == {2}

@@ -63,7 +63,7 @@ def test_what_becomes_of_jobs_is_counted_over_deaths_and_recycling(start, client
         await_state(client, put(client, "Touch", "touch", number=number), JobState.SUCCEEDED)
     for how in ("raise", "retry", "discard", "give up", "kill"):
         await_state(client, put(client, "Fails", "fails", how=how), JobState.FAILED)
-    await_state(client, put(client, "Overdue", "overdue", how="sleep"), JobState.FAILED)
+    await_state(client, put(client, "Overdue", "overdue", how="doze"), JobState.FAILED)
     await_state(client, put(client, "Heedless", "overdue", how="hold"), JobState.FAILED)
     [unreadable] = client.enqueue_jobs("touch", [NewJob(b"{}", attempts=1)])
     await_state(client, unreadable, JobState.FAILED)
