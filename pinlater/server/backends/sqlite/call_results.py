@@ -10,6 +10,7 @@ from typing import NamedTuple
 from pinlater.server.backends.records import IdempotencyKey, Once
 from pinlater.server.backends.sqlite.queries import QUERIES, insert_results
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction
+from pinlater.server.backends.sqlite.verb import one_by_one
 
 _ROWS_PER_STATEMENT = 100
 
@@ -85,6 +86,7 @@ class ExpiredResults(NamedTuple):
     before_ms: int
 
 
-def forget(transaction: SqliteTransaction, requests: Sequence[ExpiredResults]) -> list[int]:
-    """Delete expired results; return how many for each request."""
-    return [transaction.run(QUERIES["forget_results"], request) for request in requests]
+@one_by_one
+def forget(transaction: SqliteTransaction, first: bytes, last: bytes, before_ms: int) -> int:
+    """Delete ``ExpiredResults``; return how many."""
+    return transaction.run(QUERIES["forget_results"], (first, last, before_ms))

@@ -13,23 +13,9 @@ from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.messages import Receiver, wake
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
+from pinlater.server.backends.sqlite.verb import one_by_one
 
 _ASKED = QUERIES["asked_of_queue"]
-
-
-class CancelRequest(NamedTuple):
-    """Cancels jobs of one queue."""
-
-    queue_id: int
-    jobs: Sequence[JobDescriptor]
-    status: str
-
-
-class FinishRequest(NamedTuple):
-    """Finishes the cancellation of jobs of one queue."""
-
-    queue_id: int
-    jobs: Sequence[JobDescriptor]
 
 
 class _Found(NamedTuple):
@@ -41,12 +27,9 @@ class _Found(NamedTuple):
     may_have_children: int
 
 
-def cancel(transaction: SqliteTransaction, requests: Sequence[CancelRequest]) -> list[Cancelled]:
-    """Carry out each request."""
-    return [_cancel(transaction, *request) for request in requests]
-
-
-def _cancel(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
+@one_by_one
+def cancel(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
+    """Cancel jobs of a queue; return which were cancelled or asked to stop, by this call or an earlier one."""
     rows = transaction.rows(QUERIES["jobs_to_cancel"], (queue_id, id_list({job.local_id for job in jobs})))
     found = {(priority, local_id): _Found(*told) for local_id, priority, *told in rows}
     states = {job: found[job.priority, job.local_id] for job in jobs if (job.priority, job.local_id) in found}
@@ -69,11 +52,10 @@ def _cancel(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobDes
     return Cancelled(tuple(ended), tuple(asked), through, parents, len(pending))
 
 
-def finish_cancellation(transaction: SqliteTransaction, requests: Sequence[FinishRequest]) -> list[None]:
-    """Carry out each request."""
-    for queue_id, jobs in requests:
-        transaction.run(QUERIES["finish_cancellation"], (queue_id, id_list(job.local_id for job in jobs)))
-    return [None] * len(requests)
+@one_by_one
+def finish_cancellation(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobDescriptor]) -> None:
+    """Take cancelled jobs of a queue off the children to cancel."""
+    transaction.run(QUERIES["finish_cancellation"], (queue_id, id_list(job.local_id for job in jobs)))
 
 
 def _end(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], status: str) -> int:

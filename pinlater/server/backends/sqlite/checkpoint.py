@@ -16,6 +16,7 @@ from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.messages import drop, is_fulfilled, keep, waits_column
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
+from pinlater.server.backends.sqlite.verb import one_by_one
 
 _HOLDER = QUERIES["claim_of_job"]
 _CHECKPOINT = QUERIES["checkpoint_job"]
@@ -29,25 +30,9 @@ class SqliteCheckpointRequest(NamedTuple):
     checkpoints: Sequence[StoredCheckpoint]
 
 
-class ReleaseRequest(NamedTuple):
-    """Gives back all jobs of a queue that one source holds."""
-
-    queue_id: int
-    source: str
-
-
-def checkpoint(transaction: SqliteTransaction, requests: Sequence[SqliteCheckpointRequest]) -> list[Settled]:
-    """Apply each call's checkpoints to those jobs that its claims, or its source, hold."""
-    return [_checkpoint_call(transaction, request) for request in requests]
-
-
-def release(transaction: SqliteTransaction, requests: Sequence[ReleaseRequest]) -> list[int]:
-    """Give back all claims of each source without spending an attempt; return how many."""
-    return [_release_one(transaction, request) for request in requests]
-
-
-def _checkpoint_call(transaction: SqliteTransaction, request: SqliteCheckpointRequest) -> Settled:
-    queue_id, items = request
+@one_by_one
+def checkpoint(transaction: SqliteTransaction, queue_id: int, items: Sequence[StoredCheckpoint]) -> Settled:
+    """Apply the checkpoints of a call to those jobs that its claims, or its source, hold."""
     renewals: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     changed = 0
     dues: list[int] = []
@@ -69,9 +54,9 @@ def _checkpoint_call(transaction: SqliteTransaction, request: SqliteCheckpointRe
         changed,
         stale,
         min(dues, default=None),
-        _lost(transaction, request) if stale else (),
+        _lost(transaction, queue_id, items) if stale else (),
         let_through=through,
-        cancelled=_asked(transaction, request),
+        cancelled=_asked(transaction, queue_id, items),
     )
 
 
@@ -84,22 +69,21 @@ def _ended(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) ->
     return let_next_through(transaction, keys_of(transaction, queue_id, ids))
 
 
-def _asked(transaction: SqliteTransaction, request: SqliteCheckpointRequest) -> tuple[JobDescriptor, ...]:
+def _asked(
+    transaction: SqliteTransaction, queue_id: int, items: Sequence[StoredCheckpoint]
+) -> tuple[JobDescriptor, ...]:
     """Return the jobs that are held as their checkpoints say, and are asked to stop."""
-    queue_id, items = request
     asked = asked_of(transaction, queue_id, (item.job.local_id for item in items))
     if not asked:
         return ()
     return tuple(item.job for item in items if item.job.local_id in asked and _holds(item, asked[item.job.local_id]))
 
 
-def _lost(transaction: SqliteTransaction, request: SqliteCheckpointRequest) -> tuple[JobDescriptor, ...]:
+def _lost(
+    transaction: SqliteTransaction, queue_id: int, items: Sequence[StoredCheckpoint]
+) -> tuple[JobDescriptor, ...]:
     """Return the jobs that are not held as their checkpoints say, except those that were to be given back."""
-    return tuple(
-        item.job
-        for item in request.checkpoints
-        if not item.move_to_pending and not _is_holder(transaction, request.queue_id, item)
-    )
+    return tuple(item.job for item in items if not item.move_to_pending and not _is_holder(transaction, queue_id, item))
 
 
 def _apply(transaction: SqliteTransaction, queue_id: int, item: StoredCheckpoint) -> int | None:
@@ -127,8 +111,9 @@ def _holds(item: StoredCheckpoint, claim: str) -> bool:
     return bool(claim == item.claim if item.claim is not None else source_of(claim) == item.source)
 
 
-def _release_one(transaction: SqliteTransaction, request: ReleaseRequest) -> int:
-    queue_id, source = request
+@one_by_one
+def release(transaction: SqliteTransaction, queue_id: int, source: str) -> int:
+    """Give back all jobs of a queue that a source holds, without spending an attempt; return how many."""
     held = transaction.rows(QUERIES["claims_of_queue"], (queue_id,))
     ids = [local_id for local_id, claim in held if source_of(claim) == source]
     if not ids:

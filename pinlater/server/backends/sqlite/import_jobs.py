@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import failure_in
@@ -19,22 +18,12 @@ from pinlater.server.backends.sqlite.key_rates import keep_rates
 from pinlater.server.backends.sqlite.keys import KeyLine, key_columns, let_next_through
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction
+from pinlater.server.backends.sqlite.verb import one_by_one
 
 
-class ImportRequest(NamedTuple):
-    """Jobs for one queue; all are stored, or none."""
-
-    queue_id: int
-    jobs: Sequence[JobRecord]
-    once: Once
-
-
-def import_jobs(transaction: SqliteTransaction, requests: Sequence[ImportRequest]) -> list[list[Place]]:
-    """Import the jobs of each request; return their places, or those of the jobs that hold their unique keys."""
-    return [_import(transaction, *request) for request in requests]
-
-
-def _import(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobRecord], once: Once) -> list[Place]:
+@one_by_one
+def import_jobs(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobRecord], once: Once) -> list[Place]:
+    """Import the jobs of a call; return their places, or those of the jobs that hold their unique keys."""
     known = find_places(transaction, once, (JobDescriptor.parse(job.descriptor).priority for job in jobs))
     if known is not None:
         return known

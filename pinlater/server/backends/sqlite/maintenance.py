@@ -19,6 +19,7 @@ from pinlater.server.backends.sqlite.keys import Keys, keys_of, keys_of_all, let
 from pinlater.server.backends.sqlite.messages import forget_messages, forget_more
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
+from pinlater.server.backends.sqlite.verb import one_by_one
 
 
 class SqliteRetryRequest(NamedTuple):
@@ -54,47 +55,9 @@ class RetryTheseRequest(NamedTuple):
     once: Once
 
 
-class ScheduleRequest(NamedTuple):
-    """Given jobs that are PENDING -> due at ``run_after_ms``; None: those that are not due -> due now."""
-
-    queue_id: int
-    jobs: Sequence[JobDescriptor]
-    run_after_ms: int | None
-    once: Once
-
-
-class DeleteTheseRequest(NamedTuple):
-    """Given jobs that are in a state -> gone."""
-
-    queue_id: int
-    jobs: Sequence[JobDescriptor]
-    state: int
-    once: Once
-
-
-class ReapRequest(NamedTuple):
-    """Ends up to ``limit`` claims that had expired at ``asked_ms``; the other fields: see ``Store.reap_expired``."""
-
-    asked_ms: int
-    limit: int
-    server_age_ms: int
-    quiet_ms: int
-
-
-class CollectRequest(NamedTuple):
-    """Deletes jobs that have been finished for longer than the given times, up to ``limit`` of each state."""
-
-    succeeded_ttl_ms: int
-    failed_ttl_ms: int
-    limit: int
-
-
-def retry(transaction: SqliteTransaction, requests: Sequence[SqliteRetryRequest]) -> list[tuple[int, bool]]:
-    """Carry out one step of each request; return how many jobs its call has retried in all, and whether it is done."""
-    return [_retry_one(transaction, request) for request in requests]
-
-
-def _retry_one(transaction: SqliteTransaction, request: SqliteRetryRequest) -> tuple[int, bool]:
+@one_by_one
+def retry(transaction: SqliteTransaction, request: SqliteRetryRequest) -> tuple[int, bool]:
+    """Carry out one step of a call; return how many jobs it has retried in all, and whether it is done."""
     before = find_number(transaction, request.once) or request.so_far
     asked = min(max(request.limit - before, 0), STEP_JOBS)
     rows = transaction.rows(QUERIES["failed_jobs"], (request.queue_id, request.priority, asked))
@@ -113,12 +76,9 @@ def _save_total(transaction: SqliteTransaction, once: Once, number: int) -> int:
     return number
 
 
-def delete(transaction: SqliteTransaction, requests: Sequence[DeleteRequest]) -> list[int]:
-    """Carry out each request; return how many jobs its call has deleted in all."""
-    return [_delete_one(transaction, request) for request in requests]
-
-
-def _delete_one(transaction: SqliteTransaction, request: DeleteRequest) -> int:
+@one_by_one
+def delete(transaction: SqliteTransaction, request: DeleteRequest) -> int:
+    """Carry out one step of a call; return how many jobs it has deleted in all."""
     before = find_number(transaction, request.once) or request.so_far
     ids, after = request.ids, before
     while ids and after < request.limit:  # other calls may have deleted some of them
@@ -131,23 +91,20 @@ def _delete_one(transaction: SqliteTransaction, request: DeleteRequest) -> int:
     return _save_total(transaction, request.once, after)
 
 
-def retry_these(transaction: SqliteTransaction, requests: Sequence[RetryTheseRequest]) -> list[int]:
-    """Carry out each request; return how many jobs it retried."""
-    return [_retry_these(transaction, request) for request in requests]
-
-
-def _retry_these(transaction: SqliteTransaction, request: RetryTheseRequest) -> int:
-    known = find_number(transaction, request.once)
+@one_by_one
+def retry_these(transaction: SqliteTransaction, request: RetryTheseRequest) -> int:
+    """Carry out a request; return how many jobs it has retried."""
+    queue_id, jobs, attempts, run_after_ms, once = request
+    known = find_number(transaction, once)
     if known is not None:
         return known
     now = transaction.now
-    run_after = now if request.run_after_ms is None else request.run_after_ms
-    head, tail = (request.queue_id, now), (request.attempts, run_after)
-    rows = [(*head, job.local_id, job.priority, *tail) for job in request.jobs]
+    run_after = now if run_after_ms is None else run_after_ms
+    rows = [(queue_id, now, job.local_id, job.priority, attempts, run_after) for job in jobs]
     moved = transaction.run_many(QUERIES["retry_this_job"], rows)
-    refresh_families(transaction, request.queue_id, _ids_of(request.jobs))
-    _let_through(transaction, request.queue_id, _ids_of(request.jobs))
-    return _save_total(transaction, request.once, moved)
+    refresh_families(transaction, queue_id, _ids_of(jobs))
+    _let_through(transaction, queue_id, _ids_of(jobs))
+    return _save_total(transaction, once, moved)
 
 
 def _let_through(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> None:
@@ -156,32 +113,30 @@ def _let_through(transaction: SqliteTransaction, queue_id: int, ids: Sequence[in
     let_next_through(transaction, keys_of(transaction, queue_id, ids))
 
 
-def schedule(transaction: SqliteTransaction, requests: Sequence[ScheduleRequest]) -> list[int]:
-    """Carry out each request; return how many jobs it rescheduled."""
-    return [_schedule(transaction, request) for request in requests]
+@one_by_one
+def schedule(
+    transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobDescriptor], run_after_ms: int | None, once: Once
+) -> int:
+    """Given jobs that are PENDING -> due at ``run_after_ms``; None: those that are not due -> due now.
 
-
-def _schedule(transaction: SqliteTransaction, request: ScheduleRequest) -> int:
-    known = find_number(transaction, request.once)
+    Return how many.
+    """
+    known = find_number(transaction, once)
     if known is not None:
         return known
-    now, is_put_off = transaction.now, request.run_after_ms is not None
-    run_after = now if request.run_after_ms is None else request.run_after_ms
-    head, tail = (request.queue_id, now), (run_after, is_put_off)
-    rows = [(*head, job.local_id, job.priority, *tail) for job in request.jobs]
+    now, is_put_off = transaction.now, run_after_ms is not None
+    run_after = now if run_after_ms is None else run_after_ms
+    rows = [(queue_id, now, job.local_id, job.priority, run_after, is_put_off) for job in jobs]
     moved = transaction.run_many(QUERIES["schedule_this_job"], rows)
-    let_next_through(transaction, keys_of(transaction, request.queue_id, _ids_of(request.jobs)))
-    return _save_total(transaction, request.once, moved)
+    let_next_through(transaction, keys_of(transaction, queue_id, _ids_of(jobs)))
+    return _save_total(transaction, once, moved)
 
 
-def delete_these(transaction: SqliteTransaction, requests: Sequence[DeleteTheseRequest]) -> list[int]:
-    """Carry out each request; return how many jobs it deleted."""
-    return [_delete_these(transaction, *request) for request in requests]
-
-
-def _delete_these(
+@one_by_one
+def delete_these(
     transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobDescriptor], state: int, once: Once
 ) -> int:
+    """Given jobs that are in a state -> gone; return how many."""
     known = find_number(transaction, once)
     if known is not None:
         return known
@@ -216,14 +171,16 @@ def _forget_links(transaction: SqliteTransaction, queue_id: int, ids: Sequence[i
     forget_families(transaction, queue_id, ids)
 
 
-def reap(transaction: SqliteTransaction, requests: Sequence[ReapRequest]) -> list[list[tuple[int, int, int]]]:
-    """End expired claims; return for each queue that had any (queue id, count of PENDING, count of FAILED)."""
-    return [_reap_one(transaction, request) for request in requests]
+@one_by_one
+def reap(
+    transaction: SqliteTransaction, asked_ms: int, limit: int, server_age_ms: int, quiet_ms: int
+) -> list[tuple[int, int, int]]:
+    """End up to ``limit`` claims that had expired at ``asked_ms``; for the others, see ``Store.reap_expired``.
 
-
-def _reap_one(transaction: SqliteTransaction, request: ReapRequest) -> list[tuple[int, int, int]]:
-    before = min(request.asked_ms, transaction.now)
-    rows = transaction.rows(QUERIES["expired_claims"], (before, request.server_age_ms, request.quiet_ms, request.limit))
+    Return for each queue that had any (queue id, count of PENDING, count of FAILED).
+    """
+    before = min(asked_ms, transaction.now)
+    rows = transaction.rows(QUERIES["expired_claims"], (before, server_age_ms, quiet_ms, limit))
     if not rows:
         return []
     ids = [row[0] for row in rows]
@@ -246,25 +203,24 @@ def _by_queue(rows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
     return found
 
 
-def collect(transaction: SqliteTransaction, requests: Sequence[CollectRequest]) -> list[list[tuple[int, int, int]]]:
-    """Delete jobs that have been finished for long enough, and some jobs of deleted queues.
+@one_by_one
+def collect(
+    transaction: SqliteTransaction, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int
+) -> list[tuple[int, int, int]]:
+    """Delete up to ``limit`` jobs of each state that finished longer ago than that, and some jobs of deleted queues.
 
     Return for each queue that had any (queue id, count of SUCCEEDED, count of FAILED).
     """
-    return [_collect_one(transaction, request) for request in requests]
-
-
-def _collect_one(transaction: SqliteTransaction, request: CollectRequest) -> list[tuple[int, int, int]]:
     sql, now = QUERIES["collect_finished"], transaction.now
     succeeded, failed = (
-        _by_queue(transaction.rows(sql, (state, now - ttl_ms, request.limit)))
-        for state, ttl_ms in ((SUCCEEDED, request.succeeded_ttl_ms), (FAILED, request.failed_ttl_ms))
+        _by_queue(transaction.rows(sql, (state, now - ttl_ms, limit)))
+        for state, ttl_ms in ((SUCCEEDED, succeeded_ttl_ms), (FAILED, failed_ttl_ms))
     )
     for gone in (succeeded, failed):
         for queue_id, ids in gone.items():
             _forget_links(transaction, queue_id, ids)
     for (queue_id,) in transaction.rows(QUERIES["deleted_queues"]):
-        _sweep(transaction, queue_id, request.limit)
+        _sweep(transaction, queue_id, limit)
     if transaction.queues.with_messages:
         forget_more(transaction)
     forget_rates(transaction)
@@ -287,9 +243,8 @@ def _sweep(transaction: SqliteTransaction, queue_id: int, limit: int) -> None:
         transaction.run(QUERIES["forget_queue"], (queue_id,))
 
 
-def forget(transaction: SqliteTransaction, limits: Sequence[int]) -> list[int]:
-    """Delete ended periods of unique keys and empty failure groups, up to each limit; return how many."""
-    return [
-        transaction.run(QUERIES["forget_periods"], (transaction.now, limit)) + failure_groups.forget(transaction, limit)
-        for limit in limits
-    ]
+@one_by_one
+def forget(transaction: SqliteTransaction, limit: int) -> int:
+    """Delete ended periods of unique keys and empty failure groups, up to ``limit`` each; return how many."""
+    periods = transaction.run(QUERIES["forget_periods"], (transaction.now, limit))
+    return periods + failure_groups.forget(transaction, limit)

@@ -60,7 +60,7 @@ class OperatorVerbs(OnlyServer):
     ) -> int:
         request = maintenance.SqliteRetryRequest(self._named(queue).id, priority, attempts, run_after_ms, limit, once)
         while True:
-            moved, is_over = await self._writer.submit(maintenance.retry, request)
+            moved, is_over = await self._writer.submit(maintenance.retry, (request,))
             if is_over:
                 return moved
             request = request._replace(so_far=moved)
@@ -71,7 +71,7 @@ class OperatorVerbs(OnlyServer):
 
         async def delete(ids: Sequence[int], so_far: int) -> int:
             request = maintenance.DeleteRequest(search.queue.id, which.state, ids, limit, once, so_far)
-            return await self._writer.submit(maintenance.delete, request)
+            return await self._writer.submit(maintenance.delete, (request,))
 
         found = _found(self._readers, search, pattern, limit)
         return await change_in_steps(found, delete, limit, nothing=(), pattern=pattern)
@@ -80,18 +80,18 @@ class OperatorVerbs(OnlyServer):
         self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None, *, once: Once = None
     ) -> int:
         request = maintenance.RetryTheseRequest(self._named(queue).id, checked(jobs), attempts, run_after_ms, once)
-        return await self._writer.submit(maintenance.retry_these, request)
+        return await self._writer.submit(maintenance.retry_these, (request,))
 
     async def schedule_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], run_after_ms: int | None, *, once: Once = None
     ) -> int:
-        request = maintenance.ScheduleRequest(self._named(queue).id, checked(jobs), run_after_ms, once)
+        request = self._named(queue).id, checked(jobs), run_after_ms, once
         return await self._writer.submit(maintenance.schedule, request)
 
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: Once = None
     ) -> int:
-        request = maintenance.DeleteTheseRequest(self._named(queue).id, checked(jobs), state, once)
+        request = self._named(queue).id, checked(jobs), state, once
         return await self._writer.submit(maintenance.delete_these, request)
 
     async def reap_expired(
@@ -100,13 +100,12 @@ class OperatorVerbs(OnlyServer):
         asked_ms = self._now_ms() - milliseconds_since(asked_at)
         # While the disk was full, no claim could be renewed: as after a start of the server, give their holders time.
         age_ms = int(min(server_age_ms, (time.monotonic() - self._renewals_failed_at) * 1000))
-        reaped = await self._writer.submit(maintenance.reap, maintenance.ReapRequest(asked_ms, limit, age_ms, quiet_ms))
+        reaped = await self._writer.submit(maintenance.reap, (asked_ms, limit, age_ms, quiet_ms))
         names = self._names_by_id()
         return [Expired(names[queue_id], retried, failed) for queue_id, retried, failed in reaped if queue_id in names]
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
-        request = maintenance.CollectRequest(succeeded_ttl_ms, failed_ttl_ms, limit)
-        collected = await self._writer.submit(maintenance.collect, request)
+        collected = await self._writer.submit(maintenance.collect, (succeeded_ttl_ms, failed_ttl_ms, limit))
         names = self._names_by_id()
         return [
             Collected(names[queue_id], succeeded, failed)

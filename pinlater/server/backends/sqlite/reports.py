@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from typing import NamedTuple
 
 from pinlater.server.backends.records import MAX_REPORTS, KeptReport
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction
+from pinlater.server.backends.sqlite.verb import one_by_one
 
 _FORGOTTEN_AT_ONCE = 100
 
 
-class StoreReportRequest(NamedTuple):
-    """A worker's report; ``keep_ms`` 0 deletes it."""
-
-    worker_id: str
-    report: bytes
-    keep_ms: int
-
-
-def store(transaction: SqliteTransaction, requests: Sequence[StoreReportRequest]) -> list[None]:
-    """Store or delete reports, and delete some that have expired."""
+@one_by_one
+def store(transaction: SqliteTransaction, worker_id: str, report: bytes, keep_ms: int) -> None:
+    """Store the report of a worker, or delete it if ``keep_ms`` is 0; delete some that have expired."""
     now = transaction.now
-    for worker_id, report, keep_ms in requests:
-        if keep_ms:
-            transaction.run(QUERIES["keep_report"], (worker_id, now, report, now + keep_ms))
-        else:
-            transaction.run(QUERIES["forget_report"], (worker_id,))
+    if keep_ms:
+        transaction.run(QUERIES["keep_report"], (worker_id, now, report, now + keep_ms))
+    else:
+        transaction.run(QUERIES["forget_report"], (worker_id,))
     transaction.run(QUERIES["forget_expired_reports"], (_FORGOTTEN_AT_ONCE, now))
-    return [None for _ in requests]
 
 
 def read(connection: sqlite3.Connection, now: int, max_bytes: int) -> list[KeptReport]:

@@ -10,6 +10,7 @@ from pinlater.model.statistics import KEPT_SECONDS
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.readers import Readers
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction
+from pinlater.server.backends.sqlite.verb import one_by_one
 from pinlater.server.backends.sqlite.writer import Writer
 from pinlater.server.backends.statistics import (
     PAGE_PERIODS,
@@ -23,8 +24,6 @@ from pinlater.server.backends.statistics import (
     merged,
 )
 
-Entries = Sequence[StatisticsEntry]
-
 
 class SqliteStatistics:
     """The part of the SQLite store that keeps statistics."""
@@ -33,24 +32,23 @@ class SqliteStatistics:
     _readers: Readers
     _now_ms: Callable[[], int]
 
-    async def add_statistics(self, entries: Entries) -> None:
-        await self._writer.submit(add, entries)
+    async def add_statistics(self, entries: Sequence[StatisticsEntry]) -> None:
+        await self._writer.submit(add, (entries,))
 
     async def read_statistics(self, which: StatisticsQuery, limit: int) -> list[StatisticsEntry]:
         return await self._readers.run(read, which, limit)
 
     async def forget_statistics(self, limit: int) -> int:
-        return await self._writer.submit(forget, limit)
+        return await self._writer.submit(forget, (limit,))
 
 
-def add(transaction: SqliteTransaction, requests: Sequence[Entries]) -> list[None]:
-    """Add the counts of each call to the stored ones."""
-    for entries in requests:
-        rows = transaction.rows(QUERIES["statistics_of_keys"], (json.dumps([key for key, _ in entries]),))
-        stored = {StatisticsKey(*row): decode(counts) for *row, counts in rows}
-        changed = [(*key, encode(merged(stored.get(key, {}), counts))) for key, counts in entries]
-        transaction.run(QUERIES["store_statistics"], (json.dumps(changed),))
-    return [None for _ in requests]
+@one_by_one
+def add(transaction: SqliteTransaction, entries: Sequence[StatisticsEntry]) -> None:
+    """Add counts to the stored ones."""
+    rows = transaction.rows(QUERIES["statistics_of_keys"], (json.dumps([key for key, _ in entries]),))
+    stored = {StatisticsKey(*row): decode(counts) for *row, counts in rows}
+    changed = [(*key, encode(merged(stored.get(key, {}), counts))) for key, counts in entries]
+    transaction.run(QUERIES["store_statistics"], (json.dumps(changed),))
 
 
 def read(connection: sqlite3.Connection, which: StatisticsQuery, limit: int) -> list[StatisticsEntry]:
@@ -68,13 +66,10 @@ def read(connection: sqlite3.Connection, which: StatisticsQuery, limit: int) -> 
     return found
 
 
-def forget(transaction: SqliteTransaction, requests: Sequence[int]) -> list[int]:
-    """Delete expired entries, up to the limit of each request for each resolution; return how many."""
+@one_by_one
+def forget(transaction: SqliteTransaction, limit: int) -> int:
+    """Delete expired entries, up to ``limit`` of each resolution; return how many."""
     query, now = QUERIES["forget_statistics"], transaction.now
-    return [
-        sum(
-            transaction.run(query, (resolution, expired_before_ms(now, resolution), limit))
-            for resolution in KEPT_SECONDS
-        )
-        for limit in requests
-    ]
+    return sum(
+        transaction.run(query, (resolution, expired_before_ms(now, resolution), limit)) for resolution in KEPT_SECONDS
+    )

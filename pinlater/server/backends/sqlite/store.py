@@ -45,14 +45,14 @@ from pinlater.server.backends.sqlite import (
     statistics,
 )
 from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
-from pinlater.server.backends.sqlite.cancel import CancelRequest, FinishRequest, cancel, finish_cancellation
-from pinlater.server.backends.sqlite.checkpoint import ReleaseRequest, SqliteCheckpointRequest, checkpoint, release
+from pinlater.server.backends.sqlite.cancel import cancel, finish_cancellation
+from pinlater.server.backends.sqlite.checkpoint import SqliteCheckpointRequest, checkpoint, release
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
 from pinlater.server.backends.sqlite.database import SqliteDatabase, opening
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_keyed
 from pinlater.server.backends.sqlite.enqueue_claimed import enqueue_and_claim
 from pinlater.server.backends.sqlite.file_watch import FileWatch
-from pinlater.server.backends.sqlite.import_jobs import ImportRequest, import_jobs
+from pinlater.server.backends.sqlite.import_jobs import import_jobs
 from pinlater.server.backends.sqlite.inline_commits import SMALL
 from pinlater.server.backends.sqlite.messages import MessagePage, SendRequest, send
 from pinlater.server.backends.sqlite.only_shard import SHARD, check_shard, checked, ours
@@ -61,8 +61,9 @@ from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.queues import create, drop
 from pinlater.server.backends.sqlite.readers import Readers
 from pinlater.server.backends.sqlite.result_sweep import ResultSweep
+from pinlater.server.backends.sqlite.verb import Verb
 from pinlater.server.backends.sqlite.write_watch import WriteWatch
-from pinlater.server.backends.sqlite.writer import Verb, Woken, Writer
+from pinlater.server.backends.sqlite.writer import Woken, Writer
 from pinlater.server.backends.store import Capabilities
 from pinlater.server.metrics.shard_state import ShardState
 
@@ -196,7 +197,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
 
     async def _write_nothing(self) -> None:
         """Store a report that has already expired, so the same transaction deletes it."""
-        await self._writer.submit(reports.store, reports.StoreReportRequest("nobody", b"", -1))
+        await self._writer.submit(reports.store, ("nobody", b"", -1))
 
     async def ping_shards(self) -> dict[str, str]:
         """Return no errors: the file is open, so the only shard answers."""
@@ -214,7 +215,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
 
     async def create_queue(self, queue: str) -> None:
         if queue not in self._queues:
-            queue_id = await self._writer.submit(create, queue)
+            queue_id = await self._writer.submit(create, (queue,))
             self._queues[queue] = self._queue(queue_id, queue)
 
     async def delete_queue(self, queue: str) -> None:
@@ -222,7 +223,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         if known is None:
             return
         try:
-            await self._writer.submit(drop, queue)
+            await self._writer.submit(drop, (queue,))
         except UnknownError:  # nothing was changed: the queue still exists
             self._queues.setdefault(queue, known)
             raise
@@ -236,7 +237,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
     changed_queue_settings = queue_settings
 
     async def change_queue_settings(self, queue: str, change: QueueChange) -> None:
-        await self._writer.submit(queues.change, queues.ChangeRequest(self._named(queue).id, change))
+        await self._writer.submit(queues.change, (self._named(queue).id, change))
 
     def _queue(self, queue_id: int, name: str) -> Queue:
         prefixes = tuple(f"{name}:s{SHARD}:p{priority}:" for priority in range(1, self._priority_levels + 1))
@@ -259,7 +260,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
     async def import_jobs(self, queue: str, jobs: Sequence[JobRecord], *, once: Once = None) -> list[str]:
         at = self._named(queue)
         self.files.admit()
-        places = await self._writer.submit(import_jobs, ImportRequest(at.id, jobs, once))
+        places = await self._writer.submit(import_jobs, (at.id, jobs, once))
         return [f"{at.prefixes[priority - 1]}{local_id}" for priority, local_id in places]
 
     async def dequeue_jobs(
@@ -304,14 +305,13 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
             raise
 
     async def cancel_jobs(self, queue: str, jobs: Sequence[JobDescriptor], status: str) -> Cancelled:
-        request = CancelRequest(self._named(queue).id, checked(jobs), status)
-        return await self._writer.submit(cancel, request)
+        return await self._writer.submit(cancel, (self._named(queue).id, checked(jobs), status))
 
     async def finish_cancellation(self, queue: str, jobs: Sequence[JobDescriptor]) -> None:
-        await self._writer.submit(finish_cancellation, FinishRequest(self._named(queue).id, checked(jobs)))
+        await self._writer.submit(finish_cancellation, (self._named(queue).id, checked(jobs)))
 
     async def release_claims(self, queue: str, source: str) -> int:
-        return await self._writer.submit(release, ReleaseRequest(self._named(queue).id, source))
+        return await self._writer.submit(release, (self._named(queue).id, source))
 
     # Messages
 
@@ -374,11 +374,11 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
     # Changes by operators, expiry and collection: see ``OperatorVerbs``
 
     async def forget_results(self, limit: int) -> int:
-        others = self._writer.submit(maintenance.forget, limit)
+        others = self._writer.submit(maintenance.forget, (limit,))
         return sum(await asyncio.gather(others, self._result_sweep.forget(limit)))
 
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
-        await self._writer.submit(reports.store, reports.StoreReportRequest(worker_id, report, keep_ms))
+        await self._writer.submit(reports.store, (worker_id, report, keep_ms))
 
     async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
         return await self._readers.run(reports.read, self._now_ms(), max_bytes)

@@ -30,6 +30,7 @@ from pinlater.server.backends.sqlite.families import Families
 from pinlater.server.backends.sqlite.inline_commits import InlineCommits
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import IdBlock, QueueTraits, SqliteTransaction
+from pinlater.server.backends.sqlite.verb import Verb
 from pinlater.server.backends.unavailable import ChangeRefused
 from pinlater.server.log_rate_limit import LogRateLimit
 
@@ -38,9 +39,6 @@ log.addFilter(LogRateLimit())
 
 Woken = Mapping[tuple[int, int], int]
 """How many sleeping jobs messages have made due, by queue id and priority."""
-
-Verb = Callable[[SqliteTransaction, Sequence[Any]], Sequence[Any]]
-"""Carries out all requests of one kind in a transaction; returns a result for each."""
 
 _Request = TypeVar("_Request")
 _Reply = TypeVar("_Reply")
