@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from pinlater.errors import QueueNotFound, UnknownError
+from pinlater.errors import UnknownError
 from pinlater.model.failure_groups import failure_of
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, STATES, new_job
@@ -145,23 +145,6 @@ def test_a_search_that_takes_long_is_given_up(backend):
     with pytest.raises(UnknownError, match="took longer than"):
         backend.count(body_regex=SLOW_PATTERN)
     assert sorted(backend.take_names(40)) == sorted(names)
-
-
-def test_the_oldest_due_job_of_all_priorities(backend):
-    now = backend.clock.now_ms
-    assert backend.oldest_due_ms(QUEUE) is None
-    backend.put(new_job(run_after_ms=now + 50))
-    assert backend.oldest_due_ms(QUEUE) is None
-    backend.put(new_job(run_after_ms=now - 10), new_job(priority=3, run_after_ms=now - 70))
-    assert backend.oldest_due_ms(QUEUE) == now - 70
-    backend.take(2)
-    backend.clock.advance(50)
-    assert backend.oldest_due_ms(QUEUE) == now + 50
-
-
-def test_the_oldest_due_job_of_a_queue_that_is_not_there(backend):
-    with pytest.raises(QueueNotFound):
-        backend.oldest_due_ms("missing")
 
 
 def test_when_the_first_job_of_each_queue_falls_due(backend):

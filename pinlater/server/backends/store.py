@@ -274,9 +274,6 @@ class Store(ReportStore, StatisticsStore, Protocol):
         The result has all queues, including those without jobs. It is one query, however many queues there are.
         """
 
-    async def oldest_due_ms(self, queue: str) -> int | None:
-        """Return when the longest-waiting due job fell due, whatever its priority; None if none is due."""
-
     async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
         """Return when the first PENDING job of each queue falls or fell due; None if none is PENDING.
 

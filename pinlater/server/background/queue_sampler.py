@@ -68,8 +68,8 @@ class QueueSampler:
         due = await count(JobFilter(PENDING, is_future=False))
         retried_now = await count(JobFilter(PENDING, is_future=False, is_retrying=True)) if due else 0
         metrics.running_jobs.set(queue, await count(JobFilter(IN_PROGRESS)))
-        oldest_ms = await self._backend.oldest_due_ms(queue) if due else None
-        age_ms = 0 if oldest_ms is None else max(self._now_ms() - oldest_ms, 0)
+        first_ms = (await self._backend.first_due([queue])).get(queue) if due else None
+        age_ms = 0 if first_ms is None else max(self._now_ms() - first_ms, 0)
         metrics.paused.set(queue, float(self._is_paused(queue)))  # before its backlog, which nobody is to work off
         metrics.backlog_jobs.set(queue, due)
         metrics.oldest_due_age_seconds.set(queue, age_ms / 1000)

@@ -10,7 +10,6 @@ from pinlater.model.attempts import DequeuedJob
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import JobRecord, Position, RecordPage
-from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.body_walk import BodyWalk, SearchedJob
@@ -28,7 +27,6 @@ from pinlater.server.backends.records import MAX_ANSWER_BYTES, RETRYING_COUNTED,
 from pinlater.server.backends.search import BODY, JobSearch, Queue, position_of
 from pinlater.server.backends.sharded import DuePriorities
 
-_BEGIN = -(2**63)
 _PAGE_BODIES = 50
 """Bodies may be large, so a page has this many jobs until one page has shown that they are small."""
 
@@ -103,16 +101,6 @@ class MysqlReads:
         at = await self._queues.get(queue)
         [(running,)] = await self._database.rows(self._database.queries.bind("running_jobs", queue=at.id))
         return int(running)
-
-    async def oldest_due_ms(self, queue: str) -> int | None:
-        search, bind = await self._search(queue, JobFilter(PENDING)), self._database.queries.bind
-        queries = [
-            bind("pending_behind", queue=search.queue.id, priority=priority, start=_BEGIN, skipped=0)
-            for priority in search.priorities
-        ]
-        results = await self._database.read(lambda connection: connection.run(*queries))
-        first = [int(result.rows[0][0]) for result in results if result.rows]
-        return min((due_ms for due_ms in first if due_ms <= search.now), default=None)
 
     async def states_in_use(self) -> dict[str, set[int]]:
         rows = await self._database.rows(self._database.queries.bind("states_in_use"))

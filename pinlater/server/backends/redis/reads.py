@@ -123,10 +123,6 @@ class RedisReads:
     async def count_running(self, queue: str) -> int:
         return int(await self._slow_scripts.run("count_claimed", queue))
 
-    async def oldest_due_ms(self, queue: str) -> int | None:
-        due: list[bytes] = await self._slow_scripts.run("oldest_due", queue, 1, self._levels)
-        return min((int(time_ms) for time_ms in due), default=None)
-
     async def states_in_use(self) -> dict[str, set[int]]:
         queues = sorted(await self.queue_names())
         found: dict[str, set[int]] = {}

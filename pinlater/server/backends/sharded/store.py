@@ -177,7 +177,6 @@ class ShardedStore(StoreOverview):
     # Reads
 
     lookup_jobs = of_group(Store.lookup_jobs, by_descriptor.lookup)
-    oldest_due_ms = on_all_shards(Store.oldest_due_ms, merges.earliest)
     states_in_use = on_all_shards(Store.states_in_use, merges.all_states)
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:

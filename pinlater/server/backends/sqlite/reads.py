@@ -109,13 +109,6 @@ def _count_others(connection: sqlite3.Connection, search: JobSearch, priority: i
     return max(_count_level(connection, search, priority, retrying + cap) - retrying, 0)
 
 
-def oldest_due(connection: sqlite3.Connection, search: JobSearch) -> int | None:
-    """Return when the longest-waiting due job fell due; None if none is due."""
-    values = (search.queue.id, id_list(search.priorities))
-    first = connection.execute(QUERIES["first_pending"], values).fetchone()[0]
-    return None if first is None or first > search.now else int(first)
-
-
 def states_in_use(connection: sqlite3.Connection) -> dict[str, set[int]]:
     """Return in which states each queue has jobs."""
     rows = connection.execute(QUERIES["states_in_use"]).fetchall()

@@ -17,7 +17,6 @@ from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
 from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
-from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
 from pinlater.server.backends.poll_intervals import PollIntervals
 from pinlater.server.backends.records import (
@@ -350,9 +349,6 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         return await self._readers.run(reads.count, self._search(queue, which), self._count_limit)
-
-    async def oldest_due_ms(self, queue: str) -> int | None:
-        return await self._readers.run(reads.oldest_due, self._search(queue, JobFilter(PENDING)))
 
     async def states_in_use(self) -> dict[str, set[int]]:
         return await self._readers.run(reads.states_in_use)

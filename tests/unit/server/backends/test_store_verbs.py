@@ -20,7 +20,7 @@ def public(*protocols):
 
 
 VERBS = sorted(public(Store, ReportStore, StatisticsStore) - {"close"})
-READS = {"queue_names", "queue_settings", "peek_jobs", "lookup_jobs", "count_jobs", "oldest_due_ms", "first_due"}
+READS = {"queue_names", "queue_settings", "peek_jobs", "lookup_jobs", "count_jobs", "first_due"}
 READS |= {
     "scan_jobs",
     "reports",

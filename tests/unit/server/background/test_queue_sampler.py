@@ -54,8 +54,8 @@ class Store:
         counts = self.queues[queue]
         return counts[PLACES[which]] if PLACES[which] < len(counts) else 0
 
-    async def oldest_due_ms(self, queue):
-        return self.queues[queue][2]
+    async def first_due(self, queues):
+        return {queue: self.queues[queue][2] for queue in queues}
 
     def active_shards(self, queue):
         return self.active.get(queue, ())

@@ -181,10 +181,6 @@ class MemoryShard:
         await self._called("count running", queue)
         return self.running
 
-    async def oldest_due_ms(self, queue):
-        kept = await self._called("oldest", queue)
-        return min((job.run_after_ms for job in kept), default=None)
-
     async def queue_settings(self):
         await self._called("settings")
         return {queue: self.settings.get(queue, QueueSettings()) for queue in self._jobs}
