@@ -7,10 +7,11 @@ from contextlib import suppress
 import pytest
 
 from pinlater.server.backends.listeners import Listener
-from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
+from pinlater.server.backends.mysql import MysqlShardFactory
 from pinlater.server.backends.poll_intervals import PollIntervals
 from pinlater.server.backends.records import Claim
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec, meet_servers
+from pinlater.server.backends.store_options import StoreOptions
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.dequeue import DequeueRequest
 from pinlater.server.limits.rate_limits import RateLimits
@@ -37,7 +38,7 @@ class Server:
 
     def __init__(self, prefix, clock):
         endpoint = endpoint_of(shared_service())
-        factory = MysqlShardFactory(MysqlOptions(3, clock), connections=4, database_prefix=prefix)
+        factory = MysqlShardFactory(StoreOptions(3, clock), connections=4, database_prefix=prefix)
         self.store = ShardedStore("mysql", factory, poll_intervals=NEVER)
         self.store.update([ShardSpec(name, endpoint) for name in ("1", "2")])
         self.broker = Broker(self.store, RateLimits(), clock)

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from pinlater.model.keys import JobKey
-from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
+from pinlater.server.backends.mysql import MysqlShardFactory
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.poll_intervals import POLLS_BESIDE_DATAGRAMS, PollIntervals
@@ -21,6 +21,7 @@ from pinlater.server.backends.sharded import (
     poll_all,
 )
 from pinlater.server.backends.statistics_buffer import StatisticsBuffer
+from pinlater.server.backends.store_options import StoreOptions
 from pinlater.server.background.monitor import Monitor
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.dequeue import DequeueRequest
@@ -190,7 +191,7 @@ class Server:
         endpoint = endpoint_of(shared_service())
         clock = StoreClock()
         self.store = ShardedStore(
-            "mysql", MysqlShardFactory(MysqlOptions(3), connections=4, database_prefix=prefix), poll_intervals=OFTEN
+            "mysql", MysqlShardFactory(StoreOptions(3), connections=4, database_prefix=prefix), poll_intervals=OFTEN
         )
         self.store.update([ShardSpec(name, endpoint) for name in ("1", "2")])
         self.broker = Broker(self.store, RateLimits(), clock.now_ms, poll_all=partial(poll_all, self.store.group))

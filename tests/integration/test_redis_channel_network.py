@@ -8,6 +8,7 @@ import pytest
 from thrift.transport.TTransport import TTransportException
 
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard, ServerChannels, channel_network
+from pinlater.server.backends.store_options import StoreOptions
 from tests.support.bench import QUEUE
 from tests.support.redis_service import RedisService, shard_file
 from tests.support.server import ServerProcess, wait_for
@@ -26,7 +27,7 @@ class Server:
 
     def shard_at(self, number, service):
         endpoint = RedisEndpoint(("127.0.0.1", service.port))
-        return RedisShard(str(number), endpoint, priority_levels=3, channels=self.network)
+        return RedisShard(str(number), endpoint, StoreOptions(3), channels=self.network)
 
     def _note_meeting(self):
         self.meetings += 1

@@ -10,6 +10,7 @@ from pinlater.protocol.messages import PENDING, SUCCEEDED
 from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec
+from pinlater.server.backends.store_options import StoreOptions
 from tests.support.bench import QUEUE, new_job
 from tests.support.key_crowd import KEYS, Crowd
 
@@ -17,7 +18,7 @@ JOBS_OF_A_KEY = 100
 
 
 def open_store(service):
-    store = ShardedStore("redis", lambda spec: RedisShard(spec.name, spec.endpoint, priority_levels=3), has_keys=True)
+    store = ShardedStore("redis", lambda spec: RedisShard(spec.name, spec.endpoint, StoreOptions(3)), has_keys=True)
     store.update([ShardSpec(name, RedisEndpoint(("127.0.0.1", service.port))) for name in ("1", "2")])
     return store
 

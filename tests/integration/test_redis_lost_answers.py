@@ -10,6 +10,7 @@ import pytest
 from pinlater import Client, JobState
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.redis.scripts import scripts
+from pinlater.server.backends.store_options import StoreOptions
 from tests.support.crowd import Crowd
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.redis_service import RedisService, shard_file
@@ -77,7 +78,7 @@ def test_no_job_has_two_holders_and_no_attempt_is_spent(proxies, server):
 
 def test_a_queue_is_locked_although_the_answer_was_lost(proxies):
     async def scenario():
-        shard = RedisShard("1", RedisEndpoint(("127.0.0.1", proxies[0].port)), priority_levels=3)
+        shard = RedisShard("1", RedisEndpoint(("127.0.0.1", proxies[0].port)), StoreOptions(3))
         await shard.create_queue("limited")
         await shard.unlock_queue("limited", await shard.lock_queue("limited", 60_000))
         proxies[0].lose(scripts()["lock_queue"].sha.encode())

@@ -8,6 +8,7 @@ import pytest
 from pinlater.errors import QueueNotFound, ServiceError
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.redis.scripts import scripts
+from pinlater.server.backends.store_options import StoreOptions
 from pinlater.server.backends.token_bucket import Tokens
 from tests.support.bench import QUEUE, START_MS, Bench, FakeClock
 from tests.support.lossy_proxy import LossyProxy
@@ -136,7 +137,7 @@ def mysql_behind(proxy):
 
 def redis_behind(proxy):
     place = RedisEndpoint(("127.0.0.1", proxy.port))
-    return RedisShard("1", place, priority_levels=3, now_ms=lambda: START_MS)
+    return RedisShard("1", place, StoreOptions(3, now_ms=lambda: START_MS))
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """Sharded stores that several servers share, as each of them has it."""
 
-from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
+from pinlater.server.backends.mysql import MysqlShardFactory
 from pinlater.server.backends.poll_intervals import FREQUENT_POLLS
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec
+from pinlater.server.backends.store_options import StoreOptions
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import endpoint_of, fresh_prefix
 from tests.support.redis_service import RedisService
@@ -14,7 +15,7 @@ def mysql_fleets(_folder, names="12", pauses=FREQUENT_POLLS):
     endpoint, prefix = endpoint_of(shared_service()), fresh_prefix()
 
     def fleet():
-        factory = MysqlShardFactory(MysqlOptions(3), connections=8, database_prefix=prefix)
+        factory = MysqlShardFactory(StoreOptions(3), connections=8, database_prefix=prefix)
         fleet = ShardedStore("mysql", factory, poll_intervals=pauses, has_keys=True)
         fleet.update([ShardSpec(name, endpoint) for name in names])
         return fleet
@@ -30,7 +31,7 @@ def redis_fleets(folder, names="12", pauses=FREQUENT_POLLS):
     def fleet():
         fleet = ShardedStore(
             "redis",
-            lambda spec: RedisShard(spec.name, spec.endpoint, priority_levels=3),
+            lambda spec: RedisShard(spec.name, spec.endpoint, StoreOptions(3)),
             poll_intervals=pauses,
             has_keys=True,
         )

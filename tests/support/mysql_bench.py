@@ -9,9 +9,10 @@ from functools import partial
 from pinlater.errors import ServiceError
 from pinlater.server.backends.datagram_network import DatagramNetwork
 from pinlater.server.backends.listeners import StoreListeners
-from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
+from pinlater.server.backends.mysql import MysqlShardFactory
 from pinlater.server.backends.mysql.connection import MysqlConnection, MysqlEndpoint
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec, meet_servers
+from pinlater.server.backends.store_options import StoreOptions
 from pinlater.server.peer_processes.server_notifier import ServerNotifier
 from tests.support.bench import QUEUE, START_MS
 from tests.support.mariadb_service import shared_service
@@ -34,7 +35,7 @@ def fresh_prefix():
 
 def make_fleet(endpoints, clock, *, prefix, connections=8, **options):
     """Return a store with a shard at each of the endpoints; to be made in the loop that uses it."""
-    factory = MysqlShardFactory(MysqlOptions(3, clock, **options), connections=connections, database_prefix=prefix)
+    factory = MysqlShardFactory(StoreOptions(3, clock, **options), connections=connections, database_prefix=prefix)
     fleet = ShardedStore("mysql", factory)
     fleet.update([ShardSpec(str(number), endpoint) for number, endpoint in enumerate(endpoints, 1)])
     return fleet

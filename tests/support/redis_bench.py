@@ -7,6 +7,7 @@ from pinlater.errors import ShardConnectionFailed
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
+from pinlater.server.backends.store_options import StoreOptions
 from tests.support.bench import QUEUE
 
 CLAIM = Claim("host:1:1:worker:1", 30_000)
@@ -22,9 +23,9 @@ class RedisBench:
     def shard(self, service, name="1", **options):
         return self.shard_at(RedisEndpoint(("127.0.0.1", service.port)), name, **options)
 
-    def shard_at(self, endpoint, name="1", **options):
+    def shard_at(self, endpoint, name="1", channels=None, **options):
         async def make():
-            return RedisShard(name, endpoint, priority_levels=3, **options)
+            return RedisShard(name, endpoint, StoreOptions(3, **options), channels)
 
         self._shards.append(self.run(make()))
         return self._shards[-1]

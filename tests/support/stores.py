@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pinlater.server.backends.job_notifications import JobNotifications
-from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
+from pinlater.server.backends.mysql import MysqlShardFactory
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec
 from pinlater.server.backends.sqlite import SqliteStore
+from pinlater.server.backends.store_options import StoreOptions
 from tests.support.fleets import mysql_fleets, redis_fleets
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import endpoint_of, fresh_prefix
@@ -37,12 +38,14 @@ class SqliteHome:
     def open(self, clock):
         return SqliteStore(
             self._data_dir,
-            priority_levels=PRIORITY_LEVELS,
-            now_ms=clock,
+            StoreOptions(
+                PRIORITY_LEVELS,
+                now_ms=clock,
+                count_limit=50,
+                regex_seconds=SEARCH_SECONDS,
+                notifications=self.notifications,
+            ),
             synchronous="OFF",
-            count_limit=50,
-            regex_seconds=SEARCH_SECONDS,
-            notifications=self.notifications,
         )
 
     def lose(self):
@@ -76,11 +79,9 @@ def _redis_shard(clock, notifications, spec):
     return RedisShard(
         spec.name,
         spec.endpoint,
-        priority_levels=PRIORITY_LEVELS,
-        count_limit=50,
-        regex_seconds=SEARCH_SECONDS,
-        now_ms=clock,
-        notifications=notifications,
+        StoreOptions(
+            PRIORITY_LEVELS, count_limit=50, regex_seconds=SEARCH_SECONDS, now_ms=clock, notifications=notifications
+        ),
     )
 
 
@@ -94,7 +95,7 @@ class MysqlHome:
         self.notifications = JobNotifications()
 
     def open(self, clock):
-        options = MysqlOptions(
+        options = StoreOptions(
             PRIORITY_LEVELS, clock, count_limit=50, regex_seconds=SEARCH_SECONDS, notifications=self.notifications
         )
         self._factory = MysqlShardFactory(options, connections=8, database_prefix=self._prefix)

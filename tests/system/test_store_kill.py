@@ -12,6 +12,7 @@ import pinlater
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.sqlite import SqliteStore
+from pinlater.server.backends.store_options import StoreOptions
 from tests.support.bench import FakeClock
 
 KILLS = 10
@@ -21,6 +22,7 @@ import asyncio, hashlib, sys, time
 from pathlib import Path
 from pinlater.model.jobs import (NewJob)
 from pinlater.server.backends.sqlite import SqliteStore
+from pinlater.server.backends.store_options import StoreOptions
 
 def body(text):
     return text.encode() + b":" + hashlib.sha256(text.encode()).digest() * 20
@@ -33,7 +35,7 @@ async def enqueue(backend, life, lane):
         sys.stdout.flush()
 
 async def main(folder, life):
-    backend = SqliteStore(Path(folder), priority_levels=3, now_ms=lambda: time.time_ns() // 10**6)
+    backend = SqliteStore(Path(folder), StoreOptions(3, now_ms=lambda: time.time_ns() // 10**6))
     await backend.create_queue("emails")
     await asyncio.gather(*(enqueue(backend, life, lane) for lane in range(8)))
 
@@ -56,7 +58,7 @@ def _live_and_die(folder, life, seconds):
 
 
 async def _read(folder, names):
-    backend = SqliteStore(folder, priority_levels=3, now_ms=FakeClock())
+    backend = SqliteStore(folder, StoreOptions(3, now_ms=FakeClock()))
     try:
         return await backend.lookup_jobs([JobDescriptor.parse(name) for name in names], body_bytes=1_000_000)
     finally:

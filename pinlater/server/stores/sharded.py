@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from pinlater.errors import ConfigError
 from pinlater.server.backends.datagram_network import DatagramNetwork
-from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.listeners import StoreListeners
 from pinlater.server.backends.poll_intervals import (
     FREQUENT_POLLS,
@@ -17,7 +16,6 @@ from pinlater.server.backends.poll_intervals import (
     POLLS_BESIDE_MESSAGES,
     PollIntervals,
 )
-from pinlater.server.backends.records import CommitStats
 from pinlater.server.backends.server_network import ServerNetwork
 from pinlater.server.backends.sharded import (
     ClockUpdater,
@@ -28,22 +26,15 @@ from pinlater.server.backends.sharded import (
     meet_servers,
     poll_all,
 )
+from pinlater.server.backends.store_options import StoreOptions
 from pinlater.server.backends.unavailable import StoreUnavailable
 from pinlater.server.config.kept_contents import KeptContents
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.watched_file import WatchedFile
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.shards import ShardCalls
-from pinlater.server.stores.commits import commit_observer
 from pinlater.server.stores.opened_store import OpenedStore
-
-
-class _ShardContext(NamedTuple):
-    """What shards are made with: settings, the observer of commits, and what receives their notifications."""
-
-    settings: Settings
-    on_commit: Callable[[CommitStats], None]
-    notifications: JobNotifications
+from pinlater.server.stores.options import options_of
 
 
 class _ShardKind(NamedTuple):
@@ -69,8 +60,8 @@ async def open_sharded(settings: Settings, file: Path, metrics: Metrics, kept: K
         ConfigError: the file cannot be used, or the driver is not installed.
         StoreUnavailable: what the file names cannot be used at present, such as files for TLS, but was used before.
     """
-    clock, notifications, calls = StoreClock(), JobNotifications(), ShardCalls(metrics)
-    kind = _SHARD_KINDS[settings.backend](_ShardContext(settings, commit_observer(metrics), notifications))
+    clock, options, calls = StoreClock(), options_of(settings, metrics), ShardCalls(metrics)
+    kind = _SHARD_KINDS[settings.backend](settings, options)
     backend = ShardedStore(
         settings.backend,
         kind.make,
@@ -103,7 +94,7 @@ async def open_sharded(settings: Settings, file: Path, metrics: Metrics, kept: K
         clock.now_ms,
         tasks,
         f"{settings.backend}, shards of {file}",
-        notifications,
+        options.notifications,
         kind.network_of(backend, specs[0]) if kind.network_of is not None else None,
         backend.acquire_tokens,
         partial(poll_all, backend.group) if kind.polls_all else None,
@@ -116,23 +107,15 @@ def _datagrams(backend: ShardedStore, first: ShardSpec) -> Callable[[str], Serve
     return partial(DatagramNetwork, listeners)
 
 
-def _mysql(context: _ShardContext) -> _ShardKind:
-    settings = context.settings
+def _mysql(settings: Settings, options: StoreOptions) -> _ShardKind:
     try:
-        from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory, read_shards
+        from pinlater.server.backends.mysql import MysqlShardFactory, read_shards
     except ImportError as error:
         raise _driver_missing("mysql", error) from None
 
     def read(content: bytes, file: Path) -> list[ShardSpec]:
         return read_shards(content, file, prefix=settings.shard_prefix, databases=settings.databases_per_shard)
 
-    options = MysqlOptions(
-        settings.priority_levels,
-        count_limit=settings.count_limit,
-        regex_seconds=settings.regex_timeout_seconds,
-        on_commit=context.on_commit,
-        notifications=context.notifications,
-    )
     return _ShardKind(
         read,
         MysqlShardFactory(
@@ -145,8 +128,7 @@ def _mysql(context: _ShardContext) -> _ShardKind:
     )
 
 
-def _redis(context: _ShardContext) -> _ShardKind:
-    settings = context.settings
+def _redis(_: Settings, options: StoreOptions) -> _ShardKind:
     try:
         from pinlater.server.backends.redis import RedisEndpoint, RedisShard, ServerChannels, read_shards
     except ImportError as error:
@@ -156,16 +138,7 @@ def _redis(context: _ShardContext) -> _ShardKind:
     def make(spec: ShardSpec) -> RedisShard:
         if not isinstance(spec.endpoint, RedisEndpoint):
             raise TypeError(f"{spec.endpoint!r} is not the endpoint of a Redis shard")
-        return RedisShard(
-            spec.name,
-            spec.endpoint,
-            priority_levels=settings.priority_levels,
-            count_limit=settings.count_limit,
-            regex_seconds=settings.regex_timeout_seconds,
-            on_commit=context.on_commit,
-            notifications=context.notifications,
-            channels=channels,
-        )
+        return RedisShard(spec.name, spec.endpoint, options, channels)
 
     return _ShardKind(
         read_shards,
@@ -183,5 +156,5 @@ def _driver_missing(extra: str, error: ImportError) -> ConfigError:
     )
 
 
-_SHARD_KINDS: dict[str, Callable[[_ShardContext], _ShardKind]] = {"mysql": _mysql, "redis": _redis}
+_SHARD_KINDS: dict[str, Callable[[Settings, StoreOptions], _ShardKind]] = {"mysql": _mysql, "redis": _redis}
 """Name, as in PINLATER_BACKEND -> the kind of shards."""

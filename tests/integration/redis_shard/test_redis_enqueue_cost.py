@@ -8,6 +8,7 @@ from pinlater.model.jobs import NewJob
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec
+from pinlater.server.backends.store_options import StoreOptions
 from tests.support.bench import QUEUE
 
 OURS = str(Path(pinlater.__file__).parent)
@@ -40,7 +41,7 @@ def key_of(number):
 
 def store_on(bench, service):
     async def make():
-        store = ShardedStore("redis", lambda spec: RedisShard(spec.name, spec.endpoint, priority_levels=3))
+        store = ShardedStore("redis", lambda spec: RedisShard(spec.name, spec.endpoint, StoreOptions(3)))
         store.update([ShardSpec("1", RedisEndpoint(("127.0.0.1", service.port)))])
         await store.create_queue(QUEUE)
         return store

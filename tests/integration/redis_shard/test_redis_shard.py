@@ -20,6 +20,7 @@ from pinlater.server.backends.records import Claim, IdempotencyKey, JobFilter
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard, ServerChannels
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 from pinlater.server.backends.sharded import ShardedStore, ShardFull, ShardSpec, ShardUnreachable
+from pinlater.server.backends.store_options import StoreOptions
 from pinlater.server.backends.tls_files import TlsFiles
 from pinlater.server.backends.unavailable import ChangeRefused
 from pinlater.server.clock import elapsed_seconds
@@ -207,7 +208,7 @@ def test_a_new_queue_gets_its_jobs_where_they_are_taken(bench, service, tmp_path
     other = RedisService(tmp_path / "other")
 
     async def begin():
-        store = ShardedStore("redis", lambda spec: RedisShard(spec.name, spec.endpoint, priority_levels=3))
+        store = ShardedStore("redis", lambda spec: RedisShard(spec.name, spec.endpoint, StoreOptions(3)))
         places = {"good": service, "bad": other}
         store.update([ShardSpec(name, RedisEndpoint(("127.0.0.1", at.port))) for name, at in places.items()])
         try:

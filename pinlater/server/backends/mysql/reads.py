@@ -20,12 +20,12 @@ from pinlater.server.backends.mysql.children import parent_of
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.messages import read_waits
-from pinlater.server.backends.mysql.options import MysqlOptions
 from pinlater.server.backends.mysql.queues import MysqlQueues
 from pinlater.server.backends.mysql.shares import MysqlDequeueCall, Share, share_out
 from pinlater.server.backends.records import MAX_ANSWER_BYTES, RETRYING_COUNTED, JobFilter, StoreSize
 from pinlater.server.backends.search import BODY, JobSearch, Queue, position_of
 from pinlater.server.backends.sharded import DuePriorities
+from pinlater.server.backends.store_options import StoreOptions
 
 _PAGE_BODIES = 50
 """Bodies may be large, so a page has this many jobs until one page has shown that they are small."""
@@ -42,7 +42,7 @@ class MysqlReads:
     """The part of a shard that reads jobs."""
 
     _database: Database
-    _options: MysqlOptions
+    _options: StoreOptions
     _queues: MysqlQueues
 
     async def size(self) -> StoreSize:

@@ -14,7 +14,7 @@ from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.queues import QueueChange, QueueSettings
-from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
+from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.listeners import Listener
 from pinlater.server.backends.mysql import buckets, call_results, listeners, queue_locks
 from pinlater.server.backends.mysql.ack import MAX_ACKS, MysqlAckCall, ack_jobs
@@ -33,7 +33,6 @@ from pinlater.server.backends.mysql.group_commit import BusyCommits, GroupCommit
 from pinlater.server.backends.mysql.maintenance import MysqlMaintenance
 from pinlater.server.backends.mysql.maintenance_probe import MaintenanceProbe
 from pinlater.server.backends.mysql.messages import send_messages
-from pinlater.server.backends.mysql.options import MysqlOptions
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
 from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
@@ -54,6 +53,7 @@ from pinlater.server.backends.records import (
 )
 from pinlater.server.backends.search import Queue
 from pinlater.server.backends.sharded import CallResult, ShardFull, ShardPoll
+from pinlater.server.backends.store_options import StoreOptions
 from pinlater.server.backends.token_bucket import Tokens
 
 _T = TypeVar("_T")
@@ -75,7 +75,7 @@ class MysqlShard(MysqlMaintenance, MysqlMessages, MysqlReports, MysqlStatistics)
         name: str,
         pool: MysqlPool,
         database: str,
-        options: MysqlOptions,
+        options: StoreOptions,
         on_close: Callable[[], None],
     ) -> None:
         self.name = name
@@ -108,7 +108,7 @@ class MysqlShard(MysqlMaintenance, MysqlMessages, MysqlReports, MysqlStatistics)
             on_commit=options.on_commit,
             is_repeatable=attrgetter("is_repeatable"),
         )
-        self._notifications = options.notifications or JobNotifications()
+        self._notifications = options.notifications
         self._probe = MaintenanceProbe(self._database, options.priority_levels)
         self._orphaned = MysqlOrphanedClaims(self._database, options.on_commit, self._notify_released)
         self._claims = QueueClaims(self._database, self._orphaned, self._busy, options.on_commit)

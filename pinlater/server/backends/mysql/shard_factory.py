@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Collection
 
 from pinlater.server.backends.mysql.connection import MysqlEndpoint
-from pinlater.server.backends.mysql.options import MysqlOptions
 from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.shard import MysqlShard
 from pinlater.server.backends.sharded import ShardSpec
+from pinlater.server.backends.store_options import StoreOptions
 
 
 class MysqlShardFactory:
@@ -21,7 +21,7 @@ class MysqlShardFactory:
         database_prefix: a shard's database is named this plus the shard's name.
     """
 
-    def __init__(self, options: MysqlOptions, *, connections: int, database_prefix: str) -> None:
+    def __init__(self, options: StoreOptions, *, connections: int, database_prefix: str) -> None:
         self._options = options
         self._connections = connections
         self._database_prefix = database_prefix

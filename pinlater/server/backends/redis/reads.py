@@ -23,6 +23,7 @@ from pinlater.server.backends.redis.queues import RedisQueues
 from pinlater.server.backends.redis.records import KINDS, StoredJob, parse_job
 from pinlater.server.backends.redis.script_calls import ALL_QUEUES, PAGE_JOBS, ScriptRunner
 from pinlater.server.backends.sharded import MOST_READ_TOGETHER, DuePriorities
+from pinlater.server.backends.store_options import StoreOptions
 
 _ANY_CLAIMED = JobFilter(IN_PROGRESS)
 
@@ -80,8 +81,7 @@ class RedisReads:
     _slow_scripts: ScriptRunner
     _scripts: ScriptRunner
     _levels: int
-    _count_limit: int
-    _regex_seconds: float
+    _options: StoreOptions
     _queues: RedisQueues
 
     async def queue_names(self) -> set[str]:
@@ -111,12 +111,12 @@ class RedisReads:
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         search = await self._search(queue, which)
         if search.pattern is None and which.state != IN_PROGRESS:
-            return await _count_unclaimed(self._slow_scripts, search, self._count_limit)
+            return await _count_unclaimed(self._slow_scripts, search, self._options.count_limit)
         if which == _ANY_CLAIMED:
-            return min(await self.count_running(queue), self._count_limit * self._levels)
+            return min(await self.count_running(queue), self._options.count_limit * self._levels)
         total = 0
         for priority in search.priorities:
-            found = _matching(self._slow_scripts, search, priority, self._count_limit)
+            found = _matching(self._slow_scripts, search, priority, self._options.count_limit)
             total += len([job async for job in found])
         return total
 
@@ -168,7 +168,7 @@ class RedisReads:
 
     async def _search(self, queue: str, which: JobFilter) -> RedisSearch:
         regex = which.body_regex
-        pattern = await asyncio.to_thread(BodyPattern, regex, self._regex_seconds) if regex else None
+        pattern = await asyncio.to_thread(BodyPattern, regex, self._options.regex_seconds) if regex else None
         return RedisSearch(queue, which, self._levels, pattern)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from redis.exceptions import ResponseError
@@ -13,11 +13,10 @@ from pinlater.errors import ShardConnectionFailed, UnknownError
 from pinlater.model.attempts import DequeuedJob
 from pinlater.model.jobs import NewJob
 from pinlater.model.queues import QueueChange, QueueSettings
-from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
+from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Claim,
-    CommitStats,
     Dequeued,
     Once,
     StoreSize,
@@ -43,6 +42,7 @@ from pinlater.server.backends.sharded import (
     ShardClock,
     ShardUnreachable,
 )
+from pinlater.server.backends.store_options import StoreOptions
 
 _PING_SECONDS = 1.0
 
@@ -62,12 +62,7 @@ class RedisShard(RedisLifecycle, RedisMaintenance, RedisMessages, RedisReports, 
     Args:
         name: name of the shard.
         endpoint: endpoint of its server.
-        priority_levels: priorities are 1 to this.
-        count_limit: counts stop at this number per priority.
-        regex_seconds: time limit for searching bodies in one call.
-        now_ms: a clock for tests; None: that of the Redis server, whose steps are followed slowly.
-        on_commit: called with the stats of each batch of calls of producers and workers.
-        notifications: receives jobs that become claimable without a call for their queue: released or woken ones.
+        options: options of the store; ``on_commit`` is called for each batch of calls of producers and workers.
         channels: passes on messages between servers, by the shards; None: this shard passes on none.
     """
 
@@ -75,34 +70,27 @@ class RedisShard(RedisLifecycle, RedisMaintenance, RedisMessages, RedisReports, 
         self,
         name: str,
         endpoint: RedisEndpoint,
-        *,
-        priority_levels: int,
-        count_limit: int = 100_000,
-        regex_seconds: float = 2.0,
-        now_ms: Callable[[], int] | None = None,
-        on_commit: Callable[[CommitStats], None] = lambda _: None,
-        notifications: JobNotifications | None = None,
+        options: StoreOptions,
         channels: ServerChannels | None = None,
     ) -> None:
         self.name = name
-        self._levels = priority_levels
-        self._count_limit = count_limit
-        self._regex_seconds = regex_seconds
-        self._connection = SharedConnection(name, endpoint, handshake, on_commit)
+        self._options = options
+        self._levels = options.priority_levels
+        self._connection = SharedConnection(name, endpoint, handshake, options.on_commit)
         self._slow_connection = SharedConnection(name, endpoint, self._slow_handshake)
         self.clock = ShardClock()
-        now = now_ms or self._steady_now
+        now = options.now_ms or self._steady_now
         self._scripts = ScriptRunner(name, self._connection, now, self._notify_woken, self._notify_outgoing)
         self._slow_scripts = ScriptRunner(name, self._slow_connection, now, self._notify_woken, self._notify_outgoing)
         self._queues = RedisQueues(self._slow_scripts)
         self._due_index = DueIndex(self._slow_scripts, self._queues.names)
         self._durability = DurabilityCheck(name)
-        self._notifications = notifications or JobNotifications()
+        self._notifications = options.notifications
         self._channels = channels
         self._channel = ShardChannel(name, self._connection, endpoint, self._scripts.shard_key("servers"))
         if channels is not None:
             channels.add(self._channel)
-        self._orphaned = RedisOrphanedClaims(self._slow_scripts, self._notify_released, on_commit)
+        self._orphaned = RedisOrphanedClaims(self._slow_scripts, self._notify_released, options.on_commit)
         self.on_outgoing = lambda _: None
 
     async def _slow_handshake(self, connection: RespConnection) -> None:

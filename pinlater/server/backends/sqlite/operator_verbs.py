@@ -20,6 +20,7 @@ from pinlater.server.backends.sqlite.readers import Readers
 from pinlater.server.backends.sqlite.reads import PAGE_BODIES, page
 from pinlater.server.backends.sqlite.writer import Writer
 from pinlater.server.backends.store import queue_not_found
+from pinlater.server.backends.store_options import StoreOptions
 from pinlater.server.clock import milliseconds_since
 
 
@@ -39,8 +40,8 @@ class OperatorVerbs(OnlyServer):
     _queues: dict[str, Queue]
     _writer: Writer
     _readers: Readers
-    _now_ms: Callable[[], int]
-    _regex_seconds: float
+    now_ms: Callable[[], int]
+    _options: StoreOptions
     _renewals_failed_at: float
 
     def _named(self, queue: str) -> Queue:
@@ -53,7 +54,7 @@ class OperatorVerbs(OnlyServer):
         return {queue.id: queue.name for queue in self._queues.values()}
 
     def _search(self, queue: str, which: JobFilter) -> JobSearch:
-        return JobSearch(self._named(queue), which, self._now_ms(), self._regex_seconds)
+        return JobSearch(self._named(queue), which, self.now_ms(), self._options.regex_seconds)
 
     async def retry_failed_jobs(
         self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int, *, once: Once = None
@@ -97,7 +98,7 @@ class OperatorVerbs(OnlyServer):
     async def reap_expired(
         self, limit: int, *, server_age_ms: int, quiet_ms: int, asked_at: float | None = None
     ) -> list[Expired]:
-        asked_ms = self._now_ms() - milliseconds_since(asked_at)
+        asked_ms = self.now_ms() - milliseconds_since(asked_at)
         # While the disk was full, no claim could be renewed: as after a start of the server, give their holders time.
         age_ms = int(min(server_age_ms, (time.monotonic() - self._renewals_failed_at) * 1000))
         reaped = await self._writer.submit(maintenance.reap, (asked_ms, limit, age_ms, quiet_ms))

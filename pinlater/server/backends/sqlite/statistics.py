@@ -30,7 +30,7 @@ class SqliteStatistics:
 
     _writer: Writer
     _readers: Readers
-    _now_ms: Callable[[], int]
+    now_ms: Callable[[], int]
 
     async def add_statistics(self, entries: Sequence[StatisticsEntry]) -> None:
         await self._writer.submit(add, (entries,))

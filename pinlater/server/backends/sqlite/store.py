@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from operator import attrgetter
 from pathlib import Path
@@ -17,7 +17,7 @@ from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
 from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.model.queues import QueueChange, QueueSettings
-from pinlater.server.backends.job_notifications import JobLocation, JobNotifications
+from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.poll_intervals import PollIntervals
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
@@ -64,6 +64,8 @@ from pinlater.server.backends.sqlite.verb import Verb
 from pinlater.server.backends.sqlite.write_watch import WriteWatch
 from pinlater.server.backends.sqlite.writer import Woken, Writer
 from pinlater.server.backends.store import Capabilities
+from pinlater.server.backends.store_options import StoreOptions
+from pinlater.server.clock import SteadyClock
 from pinlater.server.metrics.shard_state import ShardState
 
 _unique_key_of, _key_of, _parent_of = map(attrgetter, ("unique", "key", "parent"))  # in C, since every job is checked
@@ -112,18 +114,14 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
     Create it in the event loop that is going to use it.
 
     Attributes:
+        now_ms: its clock.
         files: watches whether the files exist; its ``run`` has to run as a task.
         writes: watches whether the file can be written; its ``run`` likewise.
 
     Args:
         data_dir: folder of the file.
-        priority_levels: priorities are 1 to this.
-        now_ms: the clock of the store.
+        options: options of the store.
         synchronous: see ``SqliteDatabase``.
-        count_limit: counts stop at this number per priority.
-        regex_seconds: time limit for searching bodies in one call.
-        on_commit: called with the stats of each transaction.
-        notifications: their ``on_claimable`` is called for sleeping jobs that messages have made due.
 
     Raises:
         ConfigError, StoreUnavailable: see ``SqliteDatabase``.
@@ -136,24 +134,9 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         has_keys=True,
     )
 
-    def __init__(
-        self,
-        data_dir: Path,
-        *,
-        priority_levels: int,
-        now_ms: Callable[[], int],
-        synchronous: str = "FULL",
-        count_limit: int = 100_000,
-        regex_seconds: float = 2.0,
-        on_commit: Callable[[CommitStats], None] = lambda _: None,
-        notifications: JobNotifications | None = None,
-    ) -> None:
-        self._priority_levels = priority_levels
-        self._now_ms = now_ms
-        self._count_limit = count_limit
-        self._regex_seconds = regex_seconds
-        self._on_commit = on_commit
-        self._notifications = notifications or JobNotifications()
+    def __init__(self, data_dir: Path, options: StoreOptions, *, synchronous: str = "FULL") -> None:
+        self._options = options
+        self.now_ms = now_ms = options.now_ms or SteadyClock().now_ms
         self._store = SqliteDatabase(data_dir / FILE_NAME, synchronous)
         with opening(self._store.path), ExitStack() as undo:
             undo.callback(self._store.close)
@@ -186,13 +169,13 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
     def _committed(self, stats: CommitStats) -> None:
         if stats.is_failed:
             self.writes.request_test()
-        self._on_commit(stats)
+        self._options.on_commit(stats)
 
     def _woken(self, woken: Woken) -> None:
         names = self._names_by_id()
         for (queue_id, priority), count in woken.items():
             if queue_id in names and count:
-                self._notifications.on_claimable(names[queue_id], count, [JobLocation(SHARD, priority)])
+                self._options.notifications.on_claimable(names[queue_id], count, [JobLocation(SHARD, priority)])
 
     async def _write_nothing(self) -> None:
         """Store a report that has already expired, so the same transaction deletes it."""
@@ -239,7 +222,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         await self._writer.submit(queues.change, (self._named(queue).id, change))
 
     def _queue(self, queue_id: int, name: str) -> Queue:
-        prefixes = tuple(f"{name}:s{SHARD}:p{priority}:" for priority in range(1, self._priority_levels + 1))
+        prefixes = tuple(f"{name}:s{SHARD}:p{priority}:" for priority in range(1, self._options.priority_levels + 1))
         return Queue(queue_id, name, prefixes)
 
     # The life of jobs
@@ -279,7 +262,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         return await self._writer.submit(claim_jobs, request)
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[DequeuedJob]:
-        return await self._readers.run(reads.peek, self._named(queue), self._now_ms(), limit, max_bytes)
+        return await self._readers.run(reads.peek, self._named(queue), self.now_ms(), limit, max_bytes)
 
     async def ack_dequeued_jobs(
         self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
@@ -348,7 +331,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         return await self._readers.run(reads.lookup, addresses, body_bytes, include_result)
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
-        return await self._readers.run(reads.count, self._search(queue, which), self._count_limit)
+        return await self._readers.run(reads.count, self._search(queue, which), self._options.count_limit)
 
     async def states_in_use(self) -> dict[str, set[int]]:
         return await self._readers.run(reads.states_in_use)
@@ -377,7 +360,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         await self._writer.submit(reports.store, (worker_id, report, keep_ms))
 
     async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
-        return await self._readers.run(reports.read, self._now_ms(), max_bytes)
+        return await self._readers.run(reports.read, self.now_ms(), max_bytes)
 
     async def close(self) -> None:
         await self._writer.close()

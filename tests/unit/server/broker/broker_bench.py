@@ -8,6 +8,7 @@ from pathlib import Path
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.records import Claim, CommitStats
 from pinlater.server.backends.sqlite import SqliteStore
+from pinlater.server.backends.store_options import StoreOptions
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.dequeue import DequeueRequest
 from pinlater.server.limits.rate_limits import RateLimits
@@ -19,7 +20,7 @@ class Bench:
     def __init__(self, data_dir: Path) -> None:
         self.commits: list[CommitStats] = []
         self.limits = RateLimits()
-        self.backend = SqliteStore(data_dir, priority_levels=3, now_ms=self.now_ms, on_commit=self.commits.append)
+        self.backend = SqliteStore(data_dir, StoreOptions(3, now_ms=self.now_ms, on_commit=self.commits.append))
         self.broker = Broker(self.backend, self.limits, self.now_ms)
 
     @staticmethod

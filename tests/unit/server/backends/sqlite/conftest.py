@@ -4,6 +4,7 @@ import pytest
 
 from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.sqlite import SqliteStore
+from pinlater.server.backends.store_options import StoreOptions
 from tests.support.bench import QUEUE, Bench
 
 
@@ -25,11 +26,8 @@ class Home:
     def open(self, clock):
         return SqliteStore(
             self.folder,
-            priority_levels=3,
-            now_ms=clock,
+            StoreOptions(3, now_ms=clock, on_commit=self.commits.append, notifications=self._notifications),
             synchronous="OFF",
-            on_commit=self.commits.append,
-            notifications=self._notifications,
         )
 
 

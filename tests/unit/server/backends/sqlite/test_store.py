@@ -17,6 +17,7 @@ from pinlater.server.backends.sqlite import SqliteStore
 from pinlater.server.backends.sqlite import database as store_module
 from pinlater.server.backends.sqlite.database import SCHEMA_VERSION, SqliteDatabase
 from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.store_options import StoreOptions
 from pinlater.server.backends.unavailable import StoreUnavailable
 from tests.unit.server.backends.sqlite.old_store import make_old_store
 
@@ -215,7 +216,7 @@ def test_a_damaged_store_is_refused_with_advice(path):
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))  # what is in the tables, but not their names
     with pytest.raises(ConfigError, match=r"cannot be used: .* malformed; remove it with the -wal and -shm files"):
-        SqliteStore(path.parent, priority_levels=1, now_ms=lambda: 0)
+        SqliteStore(path.parent, StoreOptions(1, now_ms=lambda: 0))
     path.write_bytes(whole)
     SqliteDatabase(path).close()  # as the first one has left neither a lock nor a connection
 
