@@ -35,7 +35,7 @@ from pinlater.testing.mailboxes import Mailboxes
 
 T = TypeVar("T")
 
-_RULES = JobRules(levels=127, max_body_bytes=MAX_FRAME_BYTES, has_keys=True)
+_RULES = JobRules(levels=127, max_body_bytes=MAX_FRAME_BYTES)
 """What every server demands of jobs, whatever its settings allow."""
 
 

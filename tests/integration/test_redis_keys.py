@@ -18,7 +18,7 @@ JOBS_OF_A_KEY = 100
 
 
 def open_store(service):
-    store = ShardedStore("redis", lambda spec: RedisShard(spec.name, spec.endpoint, StoreOptions(3)), has_keys=True)
+    store = ShardedStore("redis", lambda spec: RedisShard(spec.name, spec.endpoint, StoreOptions(3)))
     store.update([ShardSpec(name, RedisEndpoint(("127.0.0.1", service.port))) for name in ("1", "2")])
     return store
 

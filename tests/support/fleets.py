@@ -16,7 +16,7 @@ def mysql_fleets(_folder, names="12", pauses=FREQUENT_POLLS):
 
     def fleet():
         factory = MysqlShardFactory(StoreOptions(3), connections=8, database_prefix=prefix)
-        fleet = ShardedStore("mysql", factory, poll_intervals=pauses, has_keys=True)
+        fleet = ShardedStore("mysql", factory, poll_intervals=pauses)
         fleet.update([ShardSpec(name, endpoint) for name in names])
         return fleet
 
@@ -33,7 +33,6 @@ def redis_fleets(folder, names="12", pauses=FREQUENT_POLLS):
             "redis",
             lambda spec: RedisShard(spec.name, spec.endpoint, StoreOptions(3)),
             poll_intervals=pauses,
-            has_keys=True,
         )
         fleet.update([ShardSpec(name, endpoint) for name in names])
         return fleet

@@ -66,7 +66,7 @@ class RedisHome:
             client.flushall()
 
     def open(self, clock):
-        backend = ShardedStore("redis", functools.partial(_redis_shard, clock, self.notifications), has_keys=True)
+        backend = ShardedStore("redis", functools.partial(_redis_shard, clock, self.notifications))
         place = RedisEndpoint(("127.0.0.1", self._service.port))
         backend.update([ShardSpec(name, place) for name in self._names])
         return backend
@@ -99,7 +99,7 @@ class MysqlHome:
             PRIORITY_LEVELS, clock, count_limit=50, regex_seconds=SEARCH_SECONDS, notifications=self.notifications
         )
         self._factory = MysqlShardFactory(options, connections=8, database_prefix=self._prefix)
-        fleet = ShardedStore("mysql", self._factory, has_keys=True)
+        fleet = ShardedStore("mysql", self._factory)
         fleet.update([ShardSpec(name, self._place) for name in self._names])
         return fleet
 

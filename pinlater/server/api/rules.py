@@ -172,12 +172,10 @@ class JobRules(NamedTuple):
     Attributes:
         levels: number of priorities, which are 1 to this.
         max_body_bytes: longest body.
-        has_keys: whether the store takes jobs with keys.
     """
 
     levels: int
     max_body_bytes: int
-    has_keys: bool
 
     def new_jobs(self, structs: Sequence[wire.PinLaterJob]) -> list[NewJob]:
         """Convert and validate the jobs of an enqueue.
@@ -185,7 +183,7 @@ class JobRules(NamedTuple):
         Raises:
             CallRefused, EnqueueRejected, PriorityNotSupported: a job is invalid, so none is stored.
         """
-        levels, max_body_bytes, _ = self
+        levels, max_body_bytes = self
         jobs = job_conversion.new_jobs(structs)
         known_parent: tuple[str, str] | None = None
         for position, (body, priority, due_ms, _, status, unique, rule, key, parent) in enumerate(jobs):
@@ -204,7 +202,7 @@ class JobRules(NamedTuple):
                 if rule is not None:
                     _check_unique_rule(rule, f"job {position}")
             if key is not None:
-                self._check_key(key, f"job {position}")
+                _check_key(key, f"job {position}")
             if parent is not None and (parent[:2] != known_parent or parent.position < 0 or unique is not None):
                 _check_parent(parent, f"job {position}", unique)
                 known_parent = parent[:2]
@@ -230,22 +228,21 @@ class JobRules(NamedTuple):
             _check_key_text(job.uniqueKey, f"the unique key of {descriptor}")
         record = job_conversion.imported_job(job, status_text(job.customStatus))
         if record.key is not None:
-            self._check_key(record.key, descriptor)
+            _check_key(record.key, descriptor)
         return record._replace(run_after_ms=due_time(record.run_after_ms))
 
-    def _check_key(self, key: JobKey, whose: str) -> None:
-        if not self.has_keys:
-            raise EnqueueRejected(f"{whose} has a key, which the store of this server does not support; leave it out")
-        _check_key_text(key.text, f"the key of {whose}")
-        if key.max_running is not None and key.max_running < 1:
-            raise EnqueueRejected(f"of the key of {whose}, {key.max_running} jobs may run at once; use 1 or more")
-        if key.is_ordered and key.max_running != 1:
-            raise EnqueueRejected(f"the jobs of the key of {whose} run in order, so one at a time; leave out its limit")
-        if key.rate is not None:
-            try:
-                parse_rate(key.rate)
-            except ValueError as error:
-                raise EnqueueRejected(f"of the key of {whose}, {error}") from None
+
+def _check_key(key: JobKey, whose: str) -> None:
+    _check_key_text(key.text, f"the key of {whose}")
+    if key.max_running is not None and key.max_running < 1:
+        raise EnqueueRejected(f"of the key of {whose}, {key.max_running} jobs may run at once; use 1 or more")
+    if key.is_ordered and key.max_running != 1:
+        raise EnqueueRejected(f"the jobs of the key of {whose} run in order, so one at a time; leave out its limit")
+    if key.rate is not None:
+        try:
+            parse_rate(key.rate)
+        except ValueError as error:
+            raise EnqueueRejected(f"of the key of {whose}, {error}") from None
 
 
 def _check_parent(parent: Parent, whose: str, unique: str | None) -> None:

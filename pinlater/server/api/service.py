@@ -64,8 +64,7 @@ class Service:
         self._load_shedder = load_shedder
         self._settings = settings
         self._metrics = metrics
-        has_keys = backend.capabilities.has_keys
-        self._job_rules = rules.JobRules(settings.priority_levels, settings.max_body_bytes, has_keys)
+        self._job_rules = rules.JobRules(settings.priority_levels, settings.max_body_bytes)
         self._password = AdminPassword(settings.admin_password_hash)
         max_bytes = settings.max_frame_bytes - _ANSWER_RESERVE_BYTES
         inspection = Inspection(

@@ -18,7 +18,7 @@ key, such a call is not safe to repeat.
 A job may have a ``key``, which says how many of the queue's jobs with this key may run at once. Some of them are *let
 through*; the others are PENDING, with ``WAITS_FOR_KEY_MS`` added to their ``run_after``, so no claim finds them. Each
 verb that adds, claims, ends or removes jobs of a key lets through those whose turn it is, in the same transaction;
-``key_turns.turns`` says which. All jobs of a key are on one shard. Only stores with ``capabilities.has_keys`` get any.
+``key_turns.turns`` says which. All jobs of a key are on one shard.
 
 A job has messages: those that were sent to it, and one from each *child* that has ended. A child is a job that was
 stored with this job as its ``parent``. Messages are stored and deleted with their job. They change its state only if it
@@ -87,13 +87,11 @@ class Capabilities:
         is_serial: claims see every enqueue that was submitted before them, so that a waiting dequeue can be
             served in the transaction that stores the job; no other server writes to the store.
         poll_intervals: how often to poll for jobs that were not announced.
-        has_keys: whether jobs may have a ``key``.
     """
 
     name: str
     is_serial: bool
     poll_intervals: PollIntervals
-    has_keys: bool = False
 
 
 class Store(ReportStore, StatisticsStore, Protocol):

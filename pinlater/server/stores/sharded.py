@@ -40,7 +40,7 @@ from pinlater.server.stores.options import options_of
 class _ShardKind(NamedTuple):
     """A kind of shards: how their file is read, and how a shard is made.
 
-    ``poll_intervals`` and ``has_keys`` are as in ``Capabilities``. ``network_of`` returns what is ``network`` in
+    ``poll_intervals`` is as in ``Capabilities``. ``network_of`` returns what is ``network`` in
     ``OpenedStore``, given the store and its first shard. ``polls_all`` is whether one query polls all queues of a
     shard.
     """
@@ -50,7 +50,6 @@ class _ShardKind(NamedTuple):
     poll_intervals: PollIntervals
     network_of: Callable[[ShardedStore, ShardSpec], Callable[[str], ServerNetwork]] | None
     polls_all: bool = False
-    has_keys: bool = False
 
 
 async def open_sharded(settings: Settings, file: Path, metrics: Metrics, kept: KeptContents) -> OpenedStore:
@@ -66,7 +65,6 @@ async def open_sharded(settings: Settings, file: Path, metrics: Metrics, kept: K
         settings.backend,
         kind.make,
         poll_intervals=kind.poll_intervals,
-        has_keys=kind.has_keys,
         now_ms=clock.now_ms,
         on_call=calls.note,
     )
@@ -124,7 +122,6 @@ def _mysql(settings: Settings, options: StoreOptions) -> _ShardKind:
         poll_intervals=POLLS_BESIDE_DATAGRAMS if settings.notify_servers else FREQUENT_POLLS,
         network_of=_datagrams if settings.notify_servers else None,
         polls_all=True,
-        has_keys=True,
     )
 
 
@@ -145,7 +142,6 @@ def _redis(_: Settings, options: StoreOptions) -> _ShardKind:
         make,
         poll_intervals=POLLS_BESIDE_MESSAGES,
         network_of=lambda _backend, _first: channels.of,
-        has_keys=True,
     )
 
 

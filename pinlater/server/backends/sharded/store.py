@@ -83,7 +83,6 @@ class ShardedStore(StoreOverview):
         name: name of the kind of store, for display.
         make: makes a shard, which must not connect before its first call.
         poll_intervals: see ``Capabilities``.
-        has_keys: whether the shards take jobs with keys.
         now_ms: the clock of the store.
         on_call: called after each call to a shard.
 
@@ -97,11 +96,10 @@ class ShardedStore(StoreOverview):
         make: Callable[[ShardSpec], Shard],
         *,
         poll_intervals: PollIntervals = FREQUENT_POLLS,
-        has_keys: bool = False,
         now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
         on_call: OnCall = lambda _name, _seconds, *, is_answered: None,  # noqa: ARG005 - the name is part of the call
     ) -> None:
-        self.capabilities = Capabilities(name, is_serial=False, poll_intervals=poll_intervals, has_keys=has_keys)
+        self.capabilities = Capabilities(name, is_serial=False, poll_intervals=poll_intervals)
         # Longer than the interval, so that a poll that comes a little late still finds the cached state.
         due_priorities = DuePriorityMap(poll_intervals.longest * 1.5, now_ms)
         self.group = ShardGroup(make, due_priorities, on_call)

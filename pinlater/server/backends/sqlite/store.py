@@ -131,7 +131,6 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
         name="sqlite",
         is_serial=True,
         poll_intervals=PollIntervals(5.0, 60.0),  # only in case a job was missed: no other server stores any
-        has_keys=True,
     )
 
     def __init__(self, data_dir: Path, options: StoreOptions, *, synchronous: str = "FULL") -> None:

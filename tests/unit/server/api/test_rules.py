@@ -13,7 +13,7 @@ from pinlater.server.api.checkpoint_rules import checkpoints
 from pinlater.server.api.manual_changes import ManualChanges
 
 PARENT = "q:s1:p1:1"
-RULES = rules.JobRules(3, 100, has_keys=True)
+RULES = rules.JobRules(3, 100)
 
 
 def new_jobs(**fields):
