@@ -13,7 +13,7 @@ from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord
 from pinlater.server.backends.records import Cancelled, Settled
-from pinlater.server.backends.sharded.fan_out import Call
+from pinlater.server.backends.sharded.fan_out import Call, ask_each
 from pinlater.server.backends.sharded.partial_failure import partial_failure
 from pinlater.server.backends.sharded.shard import Shard
 from pinlater.server.backends.sharded.shard_group import ShardGroup
@@ -109,15 +109,11 @@ async def _ask_shards_of(
     """Ask the shards of jobs concurrently; leave out those that lack the queue, unless all of them do."""
     groups = _jobs_by_shard(jobs)
     handles = [registry.named(name) for name in groups]
-    results = await asyncio.gather(
-        *(handle.ask(lambda shard: call(shard, groups[shard.name])) for handle in handles), return_exceptions=True
-    )
-    missing = [result for result in results if isinstance(result, QueueNotFound)]
-    for error in results:
-        if isinstance(error, BaseException) and (len(missing) == len(results) or error not in missing):
-            _mark_partial(error, is_partial=any(not isinstance(result, BaseException) for result in results))
-            raise error
-    return [result for result in results if not isinstance(result, BaseException)]
+    done, error = await ask_each(handles, lambda handle: handle.ask(lambda shard: call(shard, groups[shard.name])))
+    if error is not None:
+        _mark_partial(error, is_partial=bool(done))
+        raise error
+    return list(done.values())
 
 
 async def count(
@@ -131,17 +127,13 @@ async def count(
     """
     groups = _jobs_by_shard(jobs)
     handles = [registry.named(name) for name in groups] or registry.healthy()
-    results = await asyncio.gather(
-        *(handle.ask(lambda shard: call(shard, groups[shard.name])) for handle in handles), return_exceptions=True
-    )
-    missing = [result for result in results if isinstance(result, QueueNotFound)]
-    done = sum(result for result in results if not isinstance(result, BaseException))
-    for error in results:
-        if isinstance(error, BaseException) and (len(missing) == len(results) or error not in missing):
-            if done and isinstance(error, ServiceError):
-                raise partial_failure(error, f"{done} of the {len(jobs)} jobs were changed, on other shards") from error
-            raise error
-    return done
+    counts, error = await ask_each(handles, lambda handle: handle.ask(lambda shard: call(shard, groups[shard.name])))
+    changed = sum(counts.values())
+    if changed and isinstance(error, ServiceError):
+        raise partial_failure(error, f"{changed} of the {len(jobs)} jobs were changed, on other shards") from error
+    if error is not None:
+        raise error
+    return changed
 
 
 def _jobs_by_shard(jobs: Iterable[JobDescriptor]) -> dict[str, list[JobDescriptor]]:

@@ -78,6 +78,24 @@ async def _results(calls: Sequence[Coroutine[Any, Any, _T]], patience: float | N
     return [_LATE if task in late else task.exception() or task.result() for task in tasks]
 
 
+async def ask_each(
+    handles: Iterable[ShardHandle], ask: Callable[[ShardHandle], Awaitable[_T]]
+) -> tuple[dict[str, _T], BaseException | None]:
+    """Ask all shards at once, and wait for each of them.
+
+    Returns:
+        The answers by name of the shard, and the first error, if any. That a shard lacks the queue is an error only if
+        no shard has it.
+    """
+    asked = list(handles)
+    results = await asyncio.gather(*map(ask, asked), return_exceptions=True)
+    told = zip(asked, results, strict=True)
+    answers = {handle.name: result for handle, result in told if not isinstance(result, BaseException)}
+    errors = [result for result in results if isinstance(result, BaseException)]
+    failures = [error for error in errors if not isinstance(error, QueueNotFound)]
+    return answers, next(iter(failures if failures or answers else errors), None)
+
+
 async def ask_in_turn(
     handles: Iterable[ShardHandle],
     call: Call[_T],

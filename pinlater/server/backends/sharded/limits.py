@@ -5,14 +5,13 @@ Settings are stored on every shard, running jobs are counted over all shards, an
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pinlater.errors import NoHealthyShards, QueueNotFound, ShardConnectionFailed
 from pinlater.model.queues import QueueChange
-from pinlater.server.backends.sharded.fan_out import ask_in_turn
+from pinlater.server.backends.sharded.fan_out import ask_each, ask_in_turn
 from pinlater.server.backends.sharded.rendezvous import rank
 from pinlater.server.backends.sharded.shard_group import ShardGroup
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
@@ -27,27 +26,19 @@ async def change_everywhere(group: ShardGroup, queue: str, change: QueueChange) 
         ShardConnectionFailed: not every shard answered; the change has to be repeated.
         ServiceError: a shard refused.
     """
-    handles = list(group.registry)
-    results = await asyncio.gather(
-        *(handle.ask(lambda shard: shard.change_queue_settings(queue, change)) for handle in handles),
-        return_exceptions=True,
-    )
-    missing: QueueNotFound | None = None
-    is_changed = False
-    for handle, result in zip(handles, results, strict=True):
-        if isinstance(result, QueueNotFound):  # the shard is new, or missed the queue's creation
-            missing = result
-        elif isinstance(result, ShardConnectionFailed):
+
+    async def change_at(handle: ShardHandle) -> None:
+        try:
+            await handle.ask(lambda shard: shard.change_queue_settings(queue, change))
+        except ShardConnectionFailed as error:
             raise ShardConnectionFailed(
                 f"shard {handle.name} does not answer and keeps the old settings of queue {queue}; "
                 "change them again when it is back"
-            ) from result
-        elif isinstance(result, BaseException):
-            raise result
-        else:
-            is_changed = True
-    if missing is not None and not is_changed:
-        raise missing
+            ) from error
+
+    _, error = await ask_each(group.registry, change_at)
+    if error is not None:
+        raise error
 
 
 async def acquire_tokens(handles: Sequence[ShardHandle], queue: str, rate: float, wanted: int) -> Tokens:
@@ -107,22 +98,10 @@ class RunningLimit:
             QueueNotFound: none of the shards has the queue.
             ShardConnectionFailed: a shard does not answer.
         """
-        asked = list(handles)
-        results = await asyncio.gather(
-            *(handle.ask(lambda shard: shard.count_running(queue)) for handle in asked), return_exceptions=True
-        )
-        running: Counter[str] = Counter()
-        missing: QueueNotFound | None = None
-        for handle, result in zip(asked, results, strict=True):
-            if isinstance(result, QueueNotFound):
-                missing = result
-            elif isinstance(result, BaseException):
-                raise result
-            else:
-                running[handle.name] = result
-        if missing is not None and not running:
-            raise missing
-        return cls(max_running, running)
+        running, error = await ask_each(handles, lambda handle: handle.ask(lambda shard: shard.count_running(queue)))
+        if error is not None:
+            raise error
+        return cls(max_running, Counter(running))
 
     def at(self, shard: str) -> int | None:
         """Return the limit for one shard, which counts its own running jobs itself."""
