@@ -39,9 +39,9 @@ class StatisticsBuffer:
             for place in (queue, FLEET):
                 self._add(StatisticsKind.CLASS, place, one.name, counts)
 
-    def add_failures(self, queue: str, group_id: int, failed: int, given_up: int = 0) -> None:
+    def add_failures(self, queue: str, group_id: int, failed: int) -> None:
         """Add failed attempts of a failure group."""
-        self._add(StatisticsKind.FAILURE, queue, str(group_id), {FAILED: failed, GIVEN_UP: given_up})
+        self._add(StatisticsKind.FAILURE, queue, str(group_id), {FAILED: failed})
 
     def _add(self, kind: StatisticsKind, queue: str, name: str, counts: Counts) -> None:
         subject = kind, queue, self._name_of(kind, queue, name)

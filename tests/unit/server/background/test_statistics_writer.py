@@ -215,9 +215,9 @@ def test_a_deleted_queue_leaves_nothing_behind(process):
 
 
 def test_failure_groups(process):
-    process.buffer.add_failures("mail", 42, 3, 1)
+    process.buffer.add_failures("mail", 42, 3)
     process.write()
-    assert [(one.failed, one.given_up) for one in process.store.found("mail", kind=FAILURE, name="42")] == [(3, 1)]
+    assert [(one.failed, one.given_up) for one in process.store.found("mail", kind=FAILURE, name="42")] == [(3, 0)]
 
 
 def test_a_process_that_ends_writes_a_last_time(process):
@@ -243,7 +243,7 @@ def test_a_process_that_ends_while_it_collects_loses_nothing(process, turns):
 
     for queue in ("mail", "sms"):
         process.metrics.jobs_enqueued.add(queue, 5)
-    process.buffer.add_failures("mail", 42, 3, 1)
+    process.buffer.add_failures("mail", 42, 3)
     asyncio.run(end())
     enqueued = {queue: sum(one.enqueued for one in process.store.found(queue)) for queue in ("mail", "sms", FLEET)}
     assert enqueued == {"mail": 5, "sms": 5, FLEET: 10}
