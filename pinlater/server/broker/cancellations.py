@@ -54,7 +54,7 @@ class Cancellations:
         caller.park(wait)
         self._waits.add(wait)
         try:
-            await wait()
+            await wait.sleep()
         finally:
             self._waits.discard(wait)
             caller.unpark(wait)

@@ -109,7 +109,7 @@ class ParkedCall:
         self.is_over = False
         self._timer = self._loop.call_later(seconds, self.end)
 
-    async def __call__(self) -> None:
+    async def sleep(self) -> None:
         """Sleep until woken or ended, without a slot; return at once if already ended."""
         if not self.is_over:
             caller, slots = self._caller, self._caller.slots
@@ -128,10 +128,10 @@ class ParkedCall:
     async def at_most(self, seconds: float) -> None:
         """Sleep until woken or ended, for ``seconds`` at most."""
         if self._loop.time() + seconds >= self._timer.when():
-            return await self()
+            return await self.sleep()
         alarm = self._loop.call_later(seconds, self.wake)
         try:
-            await self()
+            await self.sleep()
         finally:
             alarm.cancel()
 

@@ -80,7 +80,7 @@ def test_a_caller_knows_for_how_long_its_calls_slept():
         for seconds in (20.0, 300.0):
             wait = ParkedCall(caller, 900)
             caller.park(wait)
-            sleep = asyncio.ensure_future(wait())
+            sleep = asyncio.ensure_future(wait.sleep())
             await asyncio.sleep(0)
             now[0] += seconds
             caller.interrupt()
@@ -100,7 +100,7 @@ class Parked:
         assert slots.take()
         self.caller.has_slot = True
         self.wait = ParkedCall(self.caller, 900)
-        self.task = asyncio.ensure_future(self.wait())
+        self.task = asyncio.ensure_future(self.wait.sleep())
 
     @classmethod
     async def of(cls, slots):

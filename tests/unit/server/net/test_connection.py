@@ -164,7 +164,7 @@ def test_while_they_are_parked_they_count_as_none(run):
 
         async def park(_method, _arguments, caller):
             parked.append(ParkedCall(caller, 900))
-            await parked[-1]()
+            await parked[-1].sleep()
             return await Calls.call(calls)
 
         calls.call, answer_at_once = park, calls.call
