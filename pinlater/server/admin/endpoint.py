@@ -45,12 +45,15 @@ class AdminEndpoint:
     Args:
         collect_status: collects the reports of the server processes.
         read_seconds: how long a client may take to send its request.
+
+    Attributes:
+        port: the TCP port; 0 until it has started.
     """
 
     def __init__(self, collect_status: CollectStatus, *, read_seconds: float = READ_SECONDS) -> None:
         self._read_seconds = read_seconds
         self._server: asyncio.Server | None = None
-        self._port = 0
+        self.port = 0
         self._answering: set[asyncio.Task[None]] = set()
         self._reading: dict[
             asyncio.Task[None], asyncio.StreamWriter
@@ -60,16 +63,11 @@ class AdminEndpoint:
             **MonitoringPages(collect_status).by_path,
         }
 
-    @property
-    def port(self) -> int:
-        """The TCP port."""
-        return self._port
-
     async def start(self, host: str | None = None, port: int = 0, *, sock: socket.socket | None = None) -> None:
         """Listen on an address, or on a listening socket."""
         where = {"sock": sock} if sock else {"host": host, "port": port}
         self._server = await asyncio.start_server(self._connected, limit=MAX_HEAD_BYTES, **where)
-        self._port = self._server.sockets[0].getsockname()[1]
+        self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
         """Stop listening, answer received requests, and close all connections; may be called twice."""

@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -22,44 +22,38 @@ _NOBODY = "no server process answers"
 log = logging.getLogger(__name__)
 
 
-class ServerStatus:
+class ServerStatus(NamedTuple):
     """The combined reports of all server processes.
 
-    Args:
+    Attributes:
         live: reports of the processes that answered.
         departed: counts of past processes, which stay in the sums.
     """
 
-    def __init__(self, live: list[ProcessReport], departed: list[ProcessReport]) -> None:
-        self._live = live
-        self._departed = departed
+    live: list[ProcessReport]
+    departed: list[ProcessReport]
 
     @property
     def reason(self) -> str | None:
         """Why no process can take calls now; None if one can."""
-        reasons = [report.reason for report in self._live]
+        reasons = [report.reason for report in self.live]
         if None in reasons:
             return None
         return reasons[0] if reasons else _NOBODY
 
     @property
-    def live(self) -> list[ProcessReport]:
-        """Reports of the processes that answered."""
-        return self._live
-
-    @property
     def pids(self) -> list[int]:
         """The processes that answered."""
-        return [report.pid for report in self._live]
+        return [report.pid for report in self.live]
 
     @property
     def shards(self) -> list[ShardState]:
         """The states of the store's shards, combined over the processes."""
-        return combine(state for report in self._live for state in report.shards)
+        return combine(state for report in self.live for state in report.shards)
 
     def snapshot(self) -> list[Snapshot]:
         """Return the summed metrics; counters do not drop when a process is replaced."""
-        return snapshots_of(sum_reports([*self._live, *self._departed]))
+        return snapshots_of(sum_reports([*self.live, *self.departed]))
 
 
 class CollectStatus(Protocol):

@@ -33,28 +33,22 @@ class Certificates:
         key: PEM file of its key; None: the same file.
         client_ca: PEM file of the CA for client certificates; None: clients need no certificate.
 
+    Attributes:
+        context: the TLS context for the next connection.
+        expires_at: when the current certificate expires, in epoch seconds; None if it cannot be read.
+
     Raises:
         ConfigError: a file cannot be used.
     """
 
     def __init__(self, certificate: Path, key: Path | None = None, client_ca: Path | None = None) -> None:
         self._certificate, self._key, self._client_ca = certificate, key, client_ca
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._expires_at: float | None = None
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.expires_at: float | None = None
         paths = [path for path in (certificate, key, client_ca) if path is not None]
         self._files = [WatchedFile(path, lambda _: self._reload()) for path in paths]
         for file in self._files:
             file.load()
-
-    @property
-    def context(self) -> ssl.SSLContext:
-        """The TLS context for the next connection."""
-        return self._context
-
-    @property
-    def expires_at(self) -> float | None:
-        """When the current certificate expires, in epoch seconds; None if it cannot be read."""
-        return self._expires_at
 
     def reload_if_changed(self) -> None:
         """Reload the files that have changed; never raises."""
@@ -67,18 +61,18 @@ class Certificates:
 
     def _reload(self) -> None:
         try:
-            self._context = self._load()
+            self.context = self._load()
         except ConfigError:
             for file in self._files:
                 file.forget_if_unreadable()  # what has changed is not offered again, so this one has to be
             raise
-        before, self._expires_at = self._expires_at, expires_at(self._certificate)
-        if self._expires_at is not None and self._expires_at != before:
-            self._warn_of_end(self._expires_at - time.time())
+        before, self.expires_at = self.expires_at, expires_at(self._certificate)
+        if self.expires_at is not None and self.expires_at != before:
+            self._warn_of_end(self.expires_at - time.time())
 
     def _warn_of_end(self, seconds_left: float) -> None:
         if seconds_left < _SOON_SECONDS:
-            day = time.strftime("%Y-%m-%d", time.gmtime(self._expires_at))
+            day = time.strftime("%Y-%m-%d", time.gmtime(self.expires_at))
             log.warning("%s %s on %s; renew it", self._certificate, "expired" if seconds_left <= 0 else "expires", day)
 
     def _load(self) -> ssl.SSLContext:
