@@ -48,12 +48,10 @@ class _Collector:
 
     def collect(self) -> Iterator[Metric]:
         for one in self._snapshots:
-            if isinstance(one, CounterSnapshot):
-                yield _counter(one)
-            elif isinstance(one, DistributionSnapshot):
+            if isinstance(one, DistributionSnapshot):
                 yield _histogram(one)
-            elif one.values or one.info.labels:
-                yield _gauge(one)
+            elif isinstance(one, CounterSnapshot) or one.values or one.info.labels:
+                yield _values(one)
 
 
 class _Processes:
@@ -85,19 +83,11 @@ class _Processes:
             yield family
 
 
-def _counter(one: CounterSnapshot) -> CounterMetricFamily:
-    from prometheus_client.core import CounterMetricFamily
+def _values(one: CounterSnapshot | GaugeSnapshot) -> CounterMetricFamily | GaugeMetricFamily:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-    family = CounterMetricFamily(one.info.name, one.info.help, labels=one.info.labels)
-    for key, value in one.values.items():
-        family.add_metric(label_values(key), value)
-    return family
-
-
-def _gauge(one: GaugeSnapshot) -> GaugeMetricFamily:
-    from prometheus_client.core import GaugeMetricFamily
-
-    family = GaugeMetricFamily(one.info.name, one.info.help, labels=one.info.labels)
+    kind = CounterMetricFamily if isinstance(one, CounterSnapshot) else GaugeMetricFamily
+    family = kind(one.info.name, one.info.help, labels=one.info.labels)
     for key, value in one.values.items():
         family.add_metric(label_values(key), value)
     return family

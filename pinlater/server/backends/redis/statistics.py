@@ -28,8 +28,7 @@ class RedisStatistics:
             (resolution, str(start_ms), kind, queue, name, encode(counts), KEPT_SECONDS[resolution] + resolution)
             for (resolution, start_ms, kind, queue, name), counts in entries
         ]
-        key = self._slow_scripts.shard_key(_KEY)
-        await self._slow_scripts.run("add_statistics", _KEY, pack(packed), key=key, is_repeatable=False)
+        await self._slow_scripts.run_for_shard("add_statistics", _KEY, pack(packed), is_repeatable=False)
 
     async def read_statistics(self, which: StatisticsQuery, limit: int) -> list[StatisticsEntry]:
         found: list[StatisticsEntry] = []
