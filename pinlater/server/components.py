@@ -95,31 +95,29 @@ def assemble(config: ProcessConfig, store: OpenedStore, metrics: Metrics) -> Com
     Raises:
         ConfigError: a file of limits or a certificate cannot be used.
     """
-    settings, backend, now_ms = config.settings, store.backend, store.now_ms
+    settings, backend = config.settings, store.backend
     limits = (
         RateLimits()
         if store.acquire_tokens is None
         else RateLimits(new_bucket=partial(LeasedBucket, store.acquire_tokens))
     )
-    broker = Broker(backend, limits, now_ms, metrics.store_seconds.observe, store.poll_all)
+    broker = Broker(backend, limits, metrics.store_seconds.observe, store.poll_all)
     store.notifications.on_claimable = broker.on_claimable
     files = RateLimitFiles(settings, limits, broker.wake_all, is_divided=store.acquire_tokens is None, kept=config.kept)
     stored = StoredLimits(backend, files, broker.on_deleted)
     statistics = StatisticsBuffer()
     service = Service(
-        backend,
         broker,
         stored,
         load_shedder=LoadShedder(lambda: backend.waiting, settings.max_store_waiting, metrics),
         settings=settings,
-        claims=ClaimNames(os.uname().nodename, config.listeners[0].getsockname()[1], now_ms(), config.slot),
+        claims=ClaimNames(os.uname().nodename, config.listeners[0].getsockname()[1], backend.now_ms(), config.slot),
         metrics=metrics,
         statistics=statistics,
-        now_ms=now_ms,
     )
     if config.certificates is not None:
         config.certificates.reload_if_changed()
-    lost_workers = LostWorkers(backend, now_ms)
+    lost_workers = LostWorkers(backend)
     server = ThriftServer(service, settings, metrics, config.certificates, lost_workers.connection_ended)
     components = Components(metrics, store, broker, stored, files, server, statistics, lost_workers)
     _connect_gauges(components)
@@ -168,9 +166,9 @@ def background_tasks(config: ProcessConfig, components: Components) -> Iterator[
     """Yield the background tasks; what one process does for all of them runs in the leader only."""
     settings, metrics, backend = config.settings, components.metrics, components.store.backend
     seconds = settings.queue_metrics_seconds
-    queues = QueueSampler(backend, metrics, components.store.now_ms, components.broker.is_paused)
+    queues = QueueSampler(backend, metrics, components.broker.is_paused)
     store = StoreSampler(backend, metrics)
-    of_reports = WorkersNeededSampler(metrics).sample, ReportSampler(metrics, components.store.now_ms).sample
+    of_reports = WorkersNeededSampler(metrics).sample, ReportSampler(metrics, backend.now_ms).sample
     samples = queues.sample, store.sample, partial(sample_reports, backend, of_reports)
 
     async def sample() -> None:
@@ -190,11 +188,10 @@ def background_tasks(config: ProcessConfig, components: Components) -> Iterator[
         metrics,
         components.statistics,
         rank=ServerRank if notifier is None else lambda: notifier.rank,
-        now_ms=components.store.now_ms,
     )
     yield run_as_leader(config.folder / "monitor.lock", monitor.run)
     yield follow_completions(metrics, seconds)
-    yield StatisticsWriter(backend, metrics, components.statistics, components.store.now_ms).run()
+    yield StatisticsWriter(backend, metrics, components.statistics).run()
     yield forget_missing_queues(components.stored.queue_names, metrics, seconds)
     yield components.lost_workers.run()
     yield components.stored.watch()

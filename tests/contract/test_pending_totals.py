@@ -49,7 +49,7 @@ def test_no_pending_job_is_counted_twice(backend):
     assert min(retrying) <= now_ms < max(retrying), "some have to be due, and some not"
     assert max(retrying) >= WAITS_FOR_KEY_MS, "some have to wait for their key"
     metrics = Metrics()
-    backend.run(QueueSampler(backend.backend, metrics, lambda: now_ms, lambda _: False).sample())
+    backend.run(QueueSampler(backend.backend, metrics, lambda _: False).sample())
     levels = {one.info.name: one.values.get(QUEUE) for one in metrics.snapshot() if hasattr(one, "values")}
     found = {name: levels[f"pinlater_queue_{name}_jobs"] for name in ("retrying", "scheduled", "waiting_for_key")}
     found["pending"] = levels["pinlater_queue_backlog_jobs"] - levels["pinlater_queue_due_retrying_jobs"]

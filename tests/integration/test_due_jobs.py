@@ -52,7 +52,7 @@ class Crowd:
 
     def __init__(self, fleets, rng, loss, waits):
         self.rng, self.loss, self.waits = rng, loss, waits
-        self.brokers = [Broker(fleets(), RateLimits(), now_ms) for _ in range(SERVERS)]
+        self.brokers = [Broker(fleets(), RateLimits()) for _ in range(SERVERS)]
         self.succeeded = []
         self.claims = 0
         for broker in self.brokers:

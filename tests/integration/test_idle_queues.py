@@ -62,7 +62,7 @@ def test_a_look_at_idle_queues_is_one_statement_a_shard_and_finds_what_others_st
             return await first_due(queues)
 
         here.first_due = noted
-        broker = Broker(here, RateLimits(), lambda: int(time.time() * 1000))
+        broker = Broker(here, RateLimits())
         order = DequeueRequest(QUEUES, 1, 1_000_000, lambda: Claim("h:1:1:w:1", 30_000), 60.0)
         waiting = [asyncio.create_task(broker.dequeue(order, Caller())) for _ in range(2)]
         await until(lambda: broker.parked_dequeues == 2 and len(looks) > 3)
@@ -84,7 +84,7 @@ def test_clients_that_poll_an_empty_queue_cost_no_statement_until_a_job_comes(fl
     async def scenario():
         here, there = fleets(), fleets()
         await here.create_queue(QUEUES[0])
-        broker = Broker(here, RateLimits(), lambda: int(time.time() * 1000))
+        broker = Broker(here, RateLimits())
         order = DequeueRequest(QUEUES[:1], 1, 1_000_000, lambda: Claim("h:1:1:w:1", 30_000), 0.0)
 
         async def poll():

@@ -39,9 +39,9 @@ class Server:
     def __init__(self, prefix, clock):
         endpoint = endpoint_of(shared_service())
         factory = MysqlShardFactory(StoreOptions(3, clock), connections=4, database_prefix=prefix)
-        self.store = ShardedStore("mysql", factory, poll_intervals=NEVER)
+        self.store = ShardedStore("mysql", factory, poll_intervals=NEVER, now_ms=clock)
         self.store.update([ShardSpec(name, endpoint) for name in ("1", "2")])
-        self.broker = Broker(self.store, RateLimits(), clock)
+        self.broker = Broker(self.store, RateLimits())
         name = f"server {next(self.numbers)}"
         self.notifier = make_notifier(self.broker, self.store.group, endpoint, name)
         self.broker.notifiers.append(self.notifier)

@@ -189,12 +189,10 @@ class Server:
 
     def __init__(self, prefix):
         endpoint = endpoint_of(shared_service())
-        clock = StoreClock()
-        self.store = ShardedStore(
-            "mysql", MysqlShardFactory(StoreOptions(3), connections=4, database_prefix=prefix), poll_intervals=OFTEN
-        )
+        factory = MysqlShardFactory(StoreOptions(3), connections=4, database_prefix=prefix)
+        self.store = ShardedStore("mysql", factory, poll_intervals=OFTEN, now_ms=StoreClock().now_ms)
         self.store.update([ShardSpec(name, endpoint) for name in ("1", "2")])
-        self.broker = Broker(self.store, RateLimits(), clock.now_ms, poll_all=partial(poll_all, self.store.group))
+        self.broker = Broker(self.store, RateLimits(), poll_all=partial(poll_all, self.store.group))
         name = f"server {next(self.numbers)}"
         self.notifier = make_notifier(self.broker, self.store.group, endpoint, name)
         self.broker.offers = self.notifier.offers
@@ -210,7 +208,6 @@ class Server:
             Metrics(),
             StatisticsBuffer(),
             rank=lambda: self.notifier.rank,
-            now_ms=clock.now_ms,
         )
         self.tasks = [asyncio.create_task(task) for task in (self.notifier.run(), self.monitor.run())]
 

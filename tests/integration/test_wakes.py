@@ -114,7 +114,12 @@ class Fleet:
 
     def __init__(self, make, loss, clock, *, has_offers):
         self.claimers = []
-        self.brokers = [Broker(make(), RateLimits(), clock, partial(self.observe, number)) for number in range(SERVERS)]
+        stores = [make() for _ in range(SERVERS)]
+        for store in stores:
+            store.now_ms = clock
+        self.brokers = [
+            Broker(store, RateLimits(), partial(self.observe, number)) for number, store in enumerate(stores)
+        ]
         self.loss = loss
         self._number = 0
         self._tasks = []

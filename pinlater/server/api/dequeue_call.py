@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,7 +18,6 @@ from pinlater.server.api.offload import offload
 from pinlater.server.api.overload import LoadShedder
 from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.records import Claim, covered
-from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.dequeue import DequeueRequest, DequeueResult
 from pinlater.server.config.settings import Settings
@@ -36,7 +34,6 @@ class DequeueCall:
     """Carries out dequeues together with their acks.
 
     Args:
-        backend: the store.
         broker: hands out jobs.
         acks: carries out the acks.
         limits: queue settings of the store.
@@ -44,13 +41,11 @@ class DequeueCall:
         settings: limits and defaults.
         claims: creates claim descriptors.
         metrics: counts dequeues and jobs.
-        now_ms: the clock of the store.
         max_bytes: most bytes of the jobs in a reply.
     """
 
     def __init__(
         self,
-        backend: ServerStore,
         broker: Broker,
         acks: AckCall,
         limits: StoredLimits,
@@ -59,10 +54,9 @@ class DequeueCall:
         settings: Settings,
         claims: ClaimNames,
         metrics: Metrics,
-        now_ms: Callable[[], int],
         max_bytes: int,
     ) -> None:
-        self._backend = backend
+        self._backend = broker.backend
         self._broker = broker
         self._acks = acks
         self._limits = limits
@@ -70,7 +64,7 @@ class DequeueCall:
         self._settings = settings
         self._claims = claims
         self._metrics = metrics
-        self._now_ms = now_ms
+        self._now_ms = broker.backend.now_ms
         self._max_bytes = max_bytes
 
     async def answer(self, arguments: Any, caller: Caller) -> CallReply:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from pinlater.errors import UnknownError
@@ -14,8 +13,8 @@ from pinlater.server.api.concurrency_limit import ConcurrencyLimit
 from pinlater.server.api.offload import offload
 from pinlater.server.api.rules import check_limit, check_queue_name
 from pinlater.server.backends.failure_budget import MOST_READ
+from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.statistics import StatisticsEntry, StatisticsQuery, record
-from pinlater.server.backends.store import Store
 from pinlater.server.broker.parking import Caller
 
 MOST_STATISTICS = 20_000
@@ -29,9 +28,9 @@ _MOST_WAITING = 16
 class QueueFigures:
     """Carries out the calls that read figures of queues; of the expensive ones, one of a kind at a time."""
 
-    def __init__(self, backend: Store, now_ms: Callable[[], int]) -> None:
+    def __init__(self, backend: ServerStore) -> None:
         self._backend = backend
-        self._now_ms = now_ms
+        self._now_ms = backend.now_ms
         self._reading = ConcurrencyLimit("reading statistics", _MOST_WAITING)
         self._reading_failures = ConcurrencyLimit("reading failure groups", _MOST_WAITING)
 

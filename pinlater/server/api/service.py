@@ -29,7 +29,6 @@ from pinlater.server.api.queue_figures import QueueFigures
 from pinlater.server.api.worker_reports import WorkerReports
 from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.records import Once, Settled
-from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.statistics_buffer import StatisticsBuffer
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.config.settings import Settings
@@ -47,7 +46,6 @@ class Service:
 
     def __init__(
         self,
-        backend: ServerStore,
         broker: Broker,
         limits: StoredLimits,
         *,
@@ -56,9 +54,8 @@ class Service:
         claims: ClaimNames,
         metrics: Metrics,
         statistics: StatisticsBuffer,
-        now_ms: Callable[[], int],
     ) -> None:
-        self._backend = backend
+        self._backend = backend = broker.backend
         self._broker = broker
         self._limits = limits
         self._load_shedder = load_shedder
@@ -72,7 +69,6 @@ class Service:
         )
         acks = AckCall(broker, metrics, settings.max_body_bytes, statistics)
         dequeues = DequeueCall(
-            backend,
             broker,
             acks,
             limits,
@@ -80,11 +76,10 @@ class Service:
             settings=settings,
             claims=claims,
             metrics=metrics,
-            now_ms=now_ms,
             max_bytes=max_bytes,
         )
         changes = ManualChanges(broker, settings.priority_levels)
-        figures = QueueFigures(backend, now_ms)
+        figures = QueueFigures(backend)
         reports = WorkerReports(backend, max_bytes)
         job_messages = JobMessages(broker, settings, metrics, max_bytes)
         self._handlers: dict[str, Callable[[Any, Caller], Awaitable[Any]]] = {

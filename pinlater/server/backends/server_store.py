@@ -16,6 +16,8 @@ class ServerStore(Store, Protocol):
     """The store of a server: the verbs, and what else the server needs to know or shows about it."""
 
     capabilities: Capabilities
+    now_ms: Callable[[], int]
+    """The store's clock: returns the present time in epoch milliseconds."""
 
     @property
     def shards(self) -> int:

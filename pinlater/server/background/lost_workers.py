@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
 from pinlater.protocol.codec import Codec
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.messages import PinLaterWorker
-from pinlater.server.backends.store import Store
+from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.broker.parking import LastReport
 
 log = logging.getLogger(__name__)
@@ -45,12 +44,11 @@ class LostWorkers:
 
     Args:
         backend: the store, which keeps the reports.
-        now_ms: the clock of the store.
     """
 
-    def __init__(self, backend: Store, now_ms: Callable[[], int]) -> None:
+    def __init__(self, backend: ServerStore) -> None:
         self._backend = backend
-        self._now_ms = now_ms
+        self._now_ms = backend.now_ms
         self._codec = Codec()
         self._waiting: dict[str, _EndedConnection] = {}
         self._news = asyncio.Event()

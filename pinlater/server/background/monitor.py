@@ -35,7 +35,6 @@ class Monitor:
         metrics: counts what was done.
         statistics: collects failures by group.
         rank: returns the rank of this server among those of the store, which take turns.
-        now_ms: the clock of the store.
     """
 
     def __init__(
@@ -47,12 +46,11 @@ class Monitor:
         statistics: StatisticsBuffer,
         *,
         rank: Callable[[], ServerRank] = ServerRank,
-        now_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self._metrics = metrics
         self._statistics = statistics
         self._rank = rank
-        self._now_ms = now_ms
+        self._now_ms = backend.now_ms
         self._backend = backend
         self._broker = broker
         self._settings = settings

@@ -31,16 +31,13 @@ class QueueSampler:
     Args:
         backend: the store.
         metrics: the gauges to set.
-        now_ms: the clock of the store.
         is_paused: returns whether a queue is paused.
     """
 
-    def __init__(
-        self, backend: ServerStore, metrics: Metrics, now_ms: Callable[[], int], is_paused: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, backend: ServerStore, metrics: Metrics, is_paused: Callable[[str], bool]) -> None:
         self._backend = backend
         self._metrics = metrics
-        self._now_ms = now_ms
+        self._now_ms = backend.now_ms
         self._is_paused = is_paused
 
     async def sample(self) -> None:

@@ -10,12 +10,13 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from heapq import nsmallest
 from operator import attrgetter
 from typing import NoReturn
 
 from pinlater.model.statistics import BOUNDS_MS, FLEET, HOUR, KEPT_SECONDS, MINUTE, StatisticsKind
+from pinlater.server.backends.server_store import ServerStore
 from pinlater.server.backends.statistics import (
     ENQUEUED,
     FAILED,
@@ -31,7 +32,6 @@ from pinlater.server.backends.statistics import (
     merged,
 )
 from pinlater.server.backends.statistics_buffer import StatisticsBuffer, Subject
-from pinlater.server.backends.store import Store
 from pinlater.server.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -59,13 +59,12 @@ class StatisticsWriter:
         backend: the store.
         metrics: the metrics of this process.
         buffer: the statistics that came with acks.
-        now_ms: the clock of the store.
     """
 
-    def __init__(self, backend: Store, metrics: Metrics, buffer: StatisticsBuffer, now_ms: Callable[[], int]) -> None:
+    def __init__(self, backend: ServerStore, metrics: Metrics, buffer: StatisticsBuffer) -> None:
         self._backend = backend
         self._buffer = buffer
-        self._now_ms = now_ms
+        self._now_ms = backend.now_ms
         self._counters = _QueueCounters(metrics)
         self._unwritten: dict[StatisticsKey, Counts] = {}
         self._collecting: asyncio.Future[None] | None = None

@@ -40,7 +40,6 @@ class Broker:
     Args:
         backend: the store.
         limits: rate limits of queues.
-        now_ms: the clock of the store.
         observe: receives the seconds that each enqueue, dequeue, ack and checkpoint took in the store.
         poll_all: polls all queues of the store; None: it cannot.
 
@@ -57,7 +56,6 @@ class Broker:
         self,
         backend: ServerStore,
         limits: RateLimits,
-        now_ms: Callable[[], int],
         observe: Callable[[str, float], None] = lambda _, __: None,
         poll_all: PollAll | None = None,
     ) -> None:
@@ -66,23 +64,22 @@ class Broker:
         self.backend: ServerStore = backend
         self._is_serial = backend.capabilities.is_serial
         self._limits = limits
-        self._now_ms = now_ms
+        self._now_ms = backend.now_ms
         self._observe = observe
         # Each empty poll extends this time, and one or two polls may fail before it ends.
         known_empty_seconds = max(MIN_KNOWN_EMPTY_SECONDS, 2 * backend.capabilities.poll_intervals.longest)
-        self._queues = QueueStates(now_ms, known_empty_seconds, self._on_due)
+        self._queues = QueueStates(backend.now_ms, known_empty_seconds, self._on_due)
         self._dequeues = DequeueHandler(
             backend,
             limits,
             self._queues,
-            now_ms,
             observe,
             poll_all=poll_all,
             offer_rest=self._offer_rest,
             pass_on=self._notify,
         )
         self._unanswered_claims = UnansweredClaims(self.checkpoint)
-        self.cancellations = Cancellations(now_ms)
+        self.cancellations = Cancellations(backend.now_ms)
         self.endings = Endings(is_lonely=self._is_serial)
 
     @property

@@ -78,7 +78,6 @@ class DequeueHandler:
         backend: the store.
         limits: rate limits of queues.
         queues: the known state of each queue.
-        now_ms: the clock of the store.
         observe: receives the seconds that each dequeue took in the store.
         poll_all: see ``QueuePoller``.
         offer_rest: called with a queue of which a claim has left jobs that nobody waits for here, and with whether the
@@ -96,7 +95,6 @@ class DequeueHandler:
         backend: ServerStore,
         limits: RateLimits,
         queues: QueueStates,
-        now_ms: Callable[[], int],
         observe: Callable[[str, float], None],
         *,
         poll_all: PollAll | None,
@@ -110,10 +108,10 @@ class DequeueHandler:
         self._backend = backend
         self._limits = limits
         self._queues = queues
-        self._now_ms = now_ms
+        self._now_ms = backend.now_ms
         self._observe = observe
         self._is_serial = backend.capabilities.is_serial
-        self.poller = QueuePoller(backend, queues, now_ms, poll_all)
+        self.poller = QueuePoller(backend, queues, poll_all)
 
     async def dequeue(self, request: DequeueRequest, caller: Caller) -> DequeueResult:
         """Claim jobs, waiting for them if the request allows it; return none if none came in time.

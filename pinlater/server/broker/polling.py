@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -64,18 +64,15 @@ class QueuePoller:
     Args:
         backend: the store.
         queues: the state of each queue; updated with what is found.
-        now_ms: the clock of the store.
         poll_all: polls all queues of the store; None: it cannot.
     """
 
-    def __init__(
-        self, backend: ServerStore, queues: QueueStates, now_ms: Callable[[], int], poll_all: PollAll | None
-    ) -> None:
+    def __init__(self, backend: ServerStore, queues: QueueStates, poll_all: PollAll | None) -> None:
         self._backend = backend
         self._poll_all = poll_all
         self._queues = queues
         self._pauses = backend.capabilities.poll_intervals
-        self._now_ms = now_ms
+        self._now_ms = backend.now_ms
         self._schedules: dict[str, _PollSchedule] = {}
         self._news = asyncio.Event()
         self._sleeps_until = 0.0

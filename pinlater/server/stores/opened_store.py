@@ -17,7 +17,6 @@ class OpenedStore(NamedTuple):
 
     Attributes:
         backend: the store.
-        now_ms: its clock.
         tasks: background tasks to run with it.
         description: for the log.
         notifications: passes on which jobs became claimable without a call for their queue.
@@ -29,7 +28,6 @@ class OpenedStore(NamedTuple):
     """
 
     backend: ServerStore
-    now_ms: Callable[[], int]
     tasks: Sequence[Coroutine[Any, Any, Any]]
     description: str
     notifications: JobNotifications

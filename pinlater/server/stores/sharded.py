@@ -89,7 +89,6 @@ async def open_sharded(settings: Settings, file: Path, metrics: Metrics, kept: K
     tasks = (watched.watch(), clock_updater.run())
     return OpenedStore(
         backend,
-        clock.now_ms,
         tasks,
         f"{settings.backend}, shards of {file}",
         options.notifications,

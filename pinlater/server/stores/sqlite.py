@@ -26,4 +26,4 @@ def open_sqlite(settings: Settings, metrics: Metrics, now_ms: Callable[[], int] 
     options = replace(options_of(settings, metrics), now_ms=now_ms)
     backend = SqliteStore(settings.data_dir, options, synchronous=settings.sqlite_synchronous)
     tasks = (backend.files.run(), backend.writes.run())
-    return OpenedStore(backend, backend.now_ms, tasks, str(settings.data_dir), options.notifications)
+    return OpenedStore(backend, tasks, str(settings.data_dir), options.notifications)

@@ -87,6 +87,7 @@ class ShardedStore(StoreOverview):
         on_call: called after each call to a shard.
 
     Attributes:
+        now_ms: its clock.
         group: the shards.
     """
 
@@ -100,6 +101,7 @@ class ShardedStore(StoreOverview):
         on_call: OnCall = lambda _name, _seconds, *, is_answered: None,  # noqa: ARG005 - the name is part of the call
     ) -> None:
         self.capabilities = Capabilities(name, is_serial=False, poll_intervals=poll_intervals)
+        self.now_ms = now_ms
         # Longer than the interval, so that a poll that comes a little late still finds the cached state.
         due_priorities = DuePriorityMap(poll_intervals.longest * 1.5, now_ms)
         self.group = ShardGroup(make, due_priorities, on_call)

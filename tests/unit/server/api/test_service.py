@@ -17,8 +17,8 @@ from pinlater.server.config.settings import Settings
 
 @pytest.fixture
 def service():
-    parts = {name: MagicMock() for name in ("load_shedder", "claims", "metrics", "now_ms", "statistics")}
-    return Service(MagicMock(), MagicMock(), MagicMock(), settings=Settings(), **parts)
+    parts = {name: MagicMock() for name in ("load_shedder", "claims", "metrics", "statistics")}
+    return Service(MagicMock(), MagicMock(), settings=Settings(), **parts)
 
 
 def test_it_carries_out_each_operation(service):
@@ -43,8 +43,8 @@ def test_a_call_takes_the_time_of_its_answer_without_that_for_which_it_waited(mo
     caller, metrics, broker = Caller(), MagicMock(), MagicMock()
     caller.slept_seconds = 60.0  # in the calls before
     broker.cancellations.wait = AsyncMock(side_effect=wait)
-    parts = {name: MagicMock() for name in ("load_shedder", "claims", "now_ms", "statistics")}
-    service = Service(MagicMock(), broker, MagicMock(), settings=Settings(), metrics=metrics, **parts)
+    parts = {name: MagicMock() for name in ("load_shedder", "claims", "statistics")}
+    service = Service(broker, MagicMock(), settings=Settings(), metrics=metrics, **parts)
     request = wire.PinLaterCancelledJobsRequest(sinceTimestampMillis=0, waitMillis=20_000)
     context = wire.RequestContext("test", "test")
     asyncio.run(service.call("getCancelledJobs", MagicMock(context=context, request=request), caller))

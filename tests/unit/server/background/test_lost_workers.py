@@ -23,6 +23,9 @@ class Kept:
     def report(self, name, sent_ms):
         return self.codec.encode_struct(PinLaterWorker(workerId=name, host="web1", sentAtTimestampMillis=sent_ms))
 
+    def now_ms(self):
+        return 7000
+
     async def reports(self):
         self.asked += 1
         if self.asked <= self.fails:
@@ -48,7 +51,7 @@ def marked(store, *ended, then=()):
     """Return what is stored of the workers whose connections have ended, up to one that is lost in any case."""
 
     async def main():
-        lost = LostWorkers(store, lambda: 7000)
+        lost = LostWorkers(store)
         store.kept["control"] = store.report("control", 1)
         task = asyncio.create_task(lost.run())
         for one in ended:

@@ -30,6 +30,7 @@ class Store:
         self.polls = 0
         self.reap_again = 1
         self.adjusted = 0
+        self.now_ms = lambda: 0
 
     async def poll_all(self):
         self.polls += 1
@@ -79,6 +80,7 @@ def test_a_store_that_is_away_is_asked_again_and_complained_of_once(caplog):
 
 def test_each_of_several_servers_works_at_its_turns_only():
     store, clock = Store(away=()), [0]
+    store.now_ms = lambda: clock[0]
     turns = ServerRank(1, 3)
 
     async def run():
@@ -89,7 +91,6 @@ def test_each_of_several_servers_works_at_its_turns_only():
             Metrics(),
             StatisticsBuffer(),
             rank=lambda: turns,
-            now_ms=lambda: clock[0],
         )
         slept = []
 

@@ -57,6 +57,9 @@ class Store:
     async def first_due(self, queues):
         return {queue: self.queues[queue][2] for queue in queues}
 
+    def now_ms(self):
+        return NOW_MS
+
     def active_shards(self, queue):
         return self.active.get(queue, ())
 
@@ -67,7 +70,7 @@ def levels(metrics, name):
 
 
 def sample(store, metrics, *paused):
-    asyncio.run(QueueSampler(store, metrics, lambda: NOW_MS, lambda queue: queue in paused).sample())
+    asyncio.run(QueueSampler(store, metrics, lambda queue: queue in paused).sample())
 
 
 def test_each_queue_is_shown():
@@ -160,9 +163,7 @@ def test_a_store_that_is_away_ends_nothing():
     store = Away({})
 
     async def main():
-        task = asyncio.create_task(
-            sample_repeatedly(QueueSampler(store, Metrics(), lambda: NOW_MS, lambda _: False).sample, 0.001)
-        )
+        task = asyncio.create_task(sample_repeatedly(QueueSampler(store, Metrics(), lambda _: False).sample, 0.001))
         await until(lambda: len(store.asked) >= 3)
         task.cancel()
         await asyncio.wait([task])

@@ -97,6 +97,9 @@ def test_the_monitor_reads_the_server_age_before_each_round(monkeypatch):
         async def collect_finished(self, *_):
             return []
 
+        def now_ms(self):
+            return 0
+
         async def forget_results(self, *_):
             return 0
 

@@ -42,7 +42,8 @@ class Process:
     def __init__(self):
         self.now_ms = START_MS + 5000
         self.store, self.metrics, self.buffer = FakeStore(), Metrics(), StatisticsBuffer()
-        self.writer = StatisticsWriter(self.store, self.metrics, self.buffer, lambda: self.now_ms)
+        self.store.now_ms = lambda: self.now_ms
+        self.writer = StatisticsWriter(self.store, self.metrics, self.buffer)
 
     def write(self, *, with_hours=True):
         async def write():

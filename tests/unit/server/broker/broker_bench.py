@@ -21,7 +21,7 @@ class Bench:
         self.commits: list[CommitStats] = []
         self.limits = RateLimits()
         self.backend = SqliteStore(data_dir, StoreOptions(3, now_ms=self.now_ms, on_commit=self.commits.append))
-        self.broker = Broker(self.backend, self.limits, self.now_ms)
+        self.broker = Broker(self.backend, self.limits)
 
     @staticmethod
     def now_ms() -> int:

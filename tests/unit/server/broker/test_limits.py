@@ -20,6 +20,9 @@ class Store:
 
     capabilities = Capabilities("fake", is_serial=True, poll_intervals=FREQUENT_POLLS)
 
+    def now_ms(self):
+        return 0
+
     async def dequeue_jobs(self, queue, limit, claim, *, max_bytes, want_next_due=False, max_running=None):
         return Dequeued([JOB], None, has_more=True)
 
@@ -41,7 +44,7 @@ def test_a_rate_limit_frees_tokens_whenever_the_clock_is_read(looks):
     async def wait():
         limits = RateLimits(CreepingClock(0.05 / looks))
         limits.update({"q": 20})
-        broker = Broker(Store(), limits, lambda: 0)
+        broker = Broker(Store(), limits)
         order = DequeueRequest(("q",), 1, 1_000_000, lambda: Claim("c", 1000), wait_seconds=30.0)
         for _ in range(25):  # the first 20 are saved up
             async with asyncio.timeout(10):

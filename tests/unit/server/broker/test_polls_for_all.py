@@ -79,7 +79,7 @@ class Server:
         self.is_alive = True
         self.ahead_ms = 0
         self.capabilities = Capabilities("fake", is_serial=False, poll_intervals=POLLS_BESIDE_DATAGRAMS)
-        self.broker = Broker(self, RateLimits(), self.now_ms, poll_all=self.poll_all)
+        self.broker = Broker(self, RateLimits(), poll_all=self.poll_all)
         self._claims = 0
 
     def connect(self):

@@ -37,6 +37,7 @@ class Store:
         self.errors = {}
         self.claims = []
         self.looks = []
+        self.now_ms = lambda: int(time.time() * 1000)
 
     async def dequeue_jobs(self, queue, limit, claim, *, max_bytes, want_next_due=False, max_running=None):
         self.claims.append(queue)
@@ -64,7 +65,7 @@ class Bench:
     def __init__(self, store):
         self.store = store
         self.limits = RateLimits()
-        self.broker = Broker(store, self.limits, lambda: int(time.time() * 1000))
+        self.broker = Broker(store, self.limits)
 
     def dequeue(self, *queues, limit=1, wait=30.0):
         return self.broker.dequeue(DequeueRequest(queues, limit, 1_000_000, lambda: CLAIM, wait), Caller())
@@ -201,7 +202,8 @@ def test_a_deleted_queue_is_forgotten_before_and_after_a_job_of_it_falls_due(err
 
     async def scenario(bench):
         clock = [0]
-        bench.broker = Broker(bench.store, bench.limits, lambda: clock[0])
+        bench.store.now_ms = lambda: clock[0]
+        bench.broker = Broker(bench.store, bench.limits)
         waiting, other = await bench.parked("q"), await bench.parked("r")
         bench.broker.on_remote_jobs("q", 2)
         bench.store.errors["q"], claims = error, len(bench.store.claims)
@@ -375,7 +377,8 @@ def test_without_waiting_dequeues_nothing_is_polled():
 def test_a_poll_leaves_a_job_alone_that_has_just_fallen_due():
     async def scenario(bench):
         clock = [0]
-        bench.broker = Broker(bench.store, bench.limits, lambda: clock[0])
+        bench.store.now_ms = lambda: clock[0]
+        bench.broker = Broker(bench.store, bench.limits)
         waiting = await bench.parked("q")
         bench.store.jobs["q"] += [b"of another server"]
         looks = len(bench.store.looks)
@@ -401,7 +404,8 @@ def test_a_poll_that_left_a_job_alone_looks_again_as_soon_as_nobody_can_be_on_th
             return await super().first_due(queues)
 
     async def scenario(bench):
-        bench.broker = Broker(bench.store, bench.limits, lambda: clock[0])
+        bench.store.now_ms = lambda: clock[0]
+        bench.broker = Broker(bench.store, bench.limits)
         assert bodies(await bench.dequeue("q", wait=300.0)) == [b"of another server"]
         assert len(bench.store.looks) == 2
 
