@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pinlater.model.descriptor import JobDescriptor
@@ -13,6 +12,7 @@ from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.messages import CANCELLED, RECEIVED
 from pinlater.server.api import rules
 from pinlater.server.api.offload import offload
+from pinlater.server.backends.grouping import grouped
 from pinlater.server.backends.records import Cancelled
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.config.settings import Settings
@@ -74,7 +74,7 @@ class JobMessages:
             parents = levels[-1]
             children = await backend.children_to_cancel(parents, _CHILDREN_AT_ONCE) if parents else []
             below: list[JobDescriptor] = []
-            for name, some in _by_queue(children).items():
+            for name, some in grouped((job.queue, job) for job in children).items():
                 cancelled = await self._cancel_level(name, some, CANCELLED_WITH_PARENT)
                 count += len(cancelled.ended) + len(cancelled.asked)
                 below += cancelled.parents
@@ -82,7 +82,7 @@ class JobMessages:
                 levels.append(tuple(below))
             elif not children:
                 levels.pop()
-                for name, some in _by_queue(parents).items():
+                for name, some in grouped((job.queue, job) for job in parents).items():
                     await backend.finish_cancellation(name, some)
         return count
 
@@ -99,10 +99,3 @@ class JobMessages:
         wait_seconds = rules.wait_seconds(request.waitMillis, self._settings.max_wait_ms)
         found = await self._broker.cancellations.wait(request.sinceTimestampMillis, wait_seconds, caller)
         return CANCELLED.struct(CancelledJobs(*found))
-
-
-def _by_queue(jobs: Iterable[JobDescriptor]) -> dict[str, list[JobDescriptor]]:
-    queues: defaultdict[str, list[JobDescriptor]] = defaultdict(list)
-    for job in jobs:
-        queues[job.queue].append(job)
-    return queues

@@ -7,7 +7,7 @@ tables is negative.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.messages import Parent
+from pinlater.server.backends.grouping import grouped
 from pinlater.server.backends.mysql.connection import StatementResult
 from pinlater.server.backends.mysql.keys import Keys
 from pinlater.server.backends.mysql.messages import open_inboxes, settle
@@ -130,10 +131,7 @@ async def delete_children(transaction: MysqlTransaction, parents: Mapping[int, i
 
 def forget(transaction: MysqlTransaction, pairs: Iterable[tuple[int, int]]) -> None:
     """Take jobs off the list of children to cancel with their parents, given as (parent id, job id)."""
-    families: defaultdict[int, list[int]] = defaultdict(list)
-    for parent_id, local_id in pairs:
-        families[parent_id].append(local_id)
-    for parent_id, ids in sorted(families.items()):
+    for parent_id, ids in sorted(grouped(pairs).items()):
         _forget(transaction, parent_id, ids)
 
 

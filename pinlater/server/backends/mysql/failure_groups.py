@@ -25,6 +25,7 @@ from pinlater.server.backends.failure_budget import (
     largest,
     next_look_ms,
 )
+from pinlater.server.backends.grouping import grouped
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.queries import blob, one_row
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
@@ -70,9 +71,7 @@ async def keep(
         confirmed = await confirm(late)
         late = {place: failure for place, failure in late.items() if place in confirmed}
     if late:
-        by_queue: defaultdict[int, list[JobFailure]] = defaultdict(list)
-        for (queue_id, _), failure in late.items():
-            by_queue[queue_id].append(failure)
+        by_queue = grouped((queue_id, failure) for (queue_id, _), failure in late.items())
         new = await database.change(lambda transaction: _note(transaction, by_queue), is_repeatable=True)
         if len(noted) > _MOST_REMEMBERED:
             noted.clear()

@@ -6,7 +6,7 @@ Several servers may do this on one shard at once: each skips the jobs that anoth
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import CLAIM_EXPIRED
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.batches import STEP_JOBS, change_in_steps
+from pinlater.server.backends.grouping import grouped
 from pinlater.server.backends.key_rates import IDLE_MS
 from pinlater.server.backends.mysql import call_results, failure_groups
 from pinlater.server.backends.mysql.call_results import ChangeQuota, change_once
@@ -286,10 +287,7 @@ async def _purge_deleted_queue(database: Database, queue_id: int, limit: int) ->
 
 
 def _by_priority(jobs: Sequence[JobDescriptor]) -> dict[int, list[int]]:
-    ids: defaultdict[int, list[int]] = defaultdict(list)
-    for job in jobs:
-        ids[job.priority].append(job.local_id)
-    return ids
+    return grouped((job.priority, job.local_id) for job in jobs)
 
 
 async def _change(

@@ -8,7 +8,7 @@ transaction that puts it to sleep changes the job first, and checks for the mess
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import without_wait
 from pinlater.model.messages import Message, MessageWait
 from pinlater.protocol.messages import PENDING
+from pinlater.server.backends.grouping import grouped
 from pinlater.server.backends.mysql.connection import StatementResult
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import CommitBatch
@@ -146,10 +147,7 @@ def _row(key: _Key, number: int, message: Message) -> bytes:
 
 def _count(transaction: MysqlTransaction, stored: Mapping[int, int]) -> Iterator[bytes]:
     """Yield the statements that add to the message counts of jobs."""
-    ids: defaultdict[int, list[int]] = defaultdict(list)
-    for local_id, count in stored.items():
-        ids[count].append(local_id)
-    for count, some in ids.items():
+    for count, some in grouped((count, local_id) for local_id, count in stored.items()).items():
         yield transaction.bind("count_messages", ids=sorted(some), count=count)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -14,6 +13,7 @@ from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.queues import QueueChange, QueueSettings
+from pinlater.server.backends.grouping import grouped
 from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.listeners import Listener
 from pinlater.server.backends.mysql import buckets, call_results, listeners, queue_locks
@@ -217,9 +217,7 @@ class MysqlShard(MysqlMaintenance, MysqlMessages, MysqlReports, MysqlStatistics)
 
     def _notify_woken(self, woken: Sequence[Woken]) -> None:
         """Notify the broker of sleeping jobs that messages have made due."""
-        by_queue: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
-        for queue, queue_id, priority in woken:
-            by_queue[queue, queue_id].append(priority)
+        by_queue = grouped(((queue, queue_id), priority) for queue, queue_id, priority in woken)
         for (queue, queue_id), priorities in by_queue.items():
             self._claims.restart_scans(queue_id)
             locations = [JobLocation(self.name, priority) for priority in sorted(set(priorities))]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.unique import UniqueRule
+from pinlater.server.backends.grouping import grouped
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.errors import TransactionConflict
 from pinlater.server.backends.mysql.failure_groups import take_out_revived
@@ -161,10 +162,7 @@ async def begin_periods(transaction: MysqlTransaction, jobs: Iterable[UniqueJob]
     Raises:
         TransactionConflict: another server has begun a period for a key since the keys were read.
     """
-    by_queue: dict[int, list[UniqueJob]] = {}
-    for job in jobs:
-        if job.rule is not None and job.rule.period_ms:
-            by_queue.setdefault(job.queue.id, []).append(job)
+    by_queue = grouped((job.queue.id, job) for job in jobs if job.rule is not None and job.rule.period_ms)
     for queue_id, of_queue in sorted(by_queue.items()):
         of_queue.sort(key=lambda job: job.key.encode())
         for begun in in_lists(of_queue):
@@ -193,10 +191,8 @@ async def end_periods(transaction: MysqlTransaction, queue_id: int, keys: Iterab
 
 async def delete_expired_periods(database: Database, limit: int) -> int:
     """Delete up to ``limit`` periods that have ended. Return how many."""
-    by_queue: dict[int, list[bytes]] = {}
     found = await database.rows_at(lambda now: database.queries.bind("expired_periods", now=now, limit=limit))
-    for queue_id, key in found:
-        by_queue.setdefault(queue_id, []).append(key)
+    by_queue: dict[int, list[bytes]] = grouped((queue_id, key) for queue_id, key in found)
     if not by_queue:
         return 0
 

@@ -5,13 +5,14 @@ Each page is atomic. Several servers may do the same at once, and no job is chan
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import NamedTuple
 
 from pinlater.errors import QueueNotFound
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.batches import change_in_steps
+from pinlater.server.backends.grouping import grouped
 from pinlater.server.backends.records import Collected, Expired, JobFilter, Once
 from pinlater.server.backends.redis import failure_groups
 from pinlater.server.backends.redis.connection import SharedConnection
@@ -93,9 +94,7 @@ class RedisMaintenance(RedisReads):
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: Once = None
     ) -> int:
-        by_priority: defaultdict[int, list[int]] = defaultdict(list)
-        for job in jobs:
-            by_priority[job.priority].append(job.local_id)
+        by_priority = grouped((job.priority, job.local_id) for job in jobs)
         deleted = 0
         for priority, ids in by_priority.items() or [(1, [])]:  # without jobs, a missing queue is still an error
             # Each priority is a separate call to the shard.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from operator import attrgetter
@@ -16,6 +15,7 @@ from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.body_walk import BodyWalk, SearchedJob
+from pinlater.server.backends.grouping import grouped
 from pinlater.server.backends.records import ALL_PRIORITIES, JobFilter
 from pinlater.server.backends.redis import failure_groups
 from pinlater.server.backends.redis.lifecycle import pack, pack_ids
@@ -92,9 +92,7 @@ class RedisReads:
     ) -> list[JobRecord | None]:
         page_size = _LOOKUP_BODIES if body_bytes or include_result else PAGE_JOBS
         options = [str(body_bytes), "1" if include_result else ""]
-        places: defaultdict[str, list[int]] = defaultdict(list)
-        for place, job in enumerate(jobs):
-            places[job.queue].append(place)
+        places = grouped((job.queue, place) for place, job in enumerate(jobs))
         records: list[JobRecord | None] = [None] * len(jobs)
 
         async def of_queue(queue: str, own: Sequence[int]) -> None:

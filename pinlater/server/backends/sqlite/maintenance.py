@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import CLAIM_EXPIRED
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.batches import STEP_JOBS
+from pinlater.server.backends.grouping import grouped
 from pinlater.server.backends.records import Once
 from pinlater.server.backends.sqlite import failure_groups
 from pinlater.server.backends.sqlite.call_results import find_number, save
@@ -188,19 +189,11 @@ def reap(
         failure_groups.note(transaction, queue_id, [CLAIM_EXPIRED])
     transaction.run(QUERIES["expire_jobs"], (transaction.now, id_list(ids), CLAIM_EXPIRED.group))
     retried = Counter(queue_id for _, queue_id, is_retried in rows if is_retried)
-    failed = _by_queue((queue_id, local_id) for local_id, queue_id, is_retried in rows if not is_retried)
+    failed = grouped((queue_id, local_id) for local_id, queue_id, is_retried in rows if not is_retried)
     for queue_id, some in failed.items():
         tell_failed(transaction, queue_id, some)
     let_next_through(transaction, keys_of_all(transaction, ids))
     return [(queue_id, retried[queue_id], len(failed.get(queue_id, ()))) for queue_id in retried.keys() | failed.keys()]
-
-
-def _by_queue(rows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
-    """Return the ids of jobs by queue id."""
-    found: defaultdict[int, list[int]] = defaultdict(list)
-    for queue_id, local_id in rows:
-        found[queue_id].append(local_id)
-    return found
 
 
 @one_by_one
@@ -213,7 +206,7 @@ def collect(
     """
     sql, now = QUERIES["collect_finished"], transaction.now
     succeeded, failed = (
-        _by_queue(transaction.rows(sql, (state, now - ttl_ms, limit)))
+        grouped(transaction.rows(sql, (state, now - ttl_ms, limit)))
         for state, ttl_ms in ((SUCCEEDED, succeeded_ttl_ms), (FAILED, failed_ttl_ms))
     )
     for gone in (succeeded, failed):
