@@ -38,7 +38,10 @@ def cancel(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobDesc
     fresh = [job.local_id for job in asked if not states[job].is_marked]
     for state in (PENDING, IN_PROGRESS):
         transaction.run(QUERIES["end_periods"], (queue_id, id_list([*pending, *fresh]), state))
-    through = _end(transaction, queue_id, pending, status) if pending else 0
+    through = 0
+    if pending:
+        transaction.run(QUERIES["cancel_pending"], (transaction.now, id_list(pending), status))
+        through = report_ended(transaction, queue_id, pending)
     if fresh:
         transaction.mark_with_cancelled(queue_id)
         transaction.run(QUERIES["ask_to_stop"], (transaction.now, id_list(fresh), status))
@@ -58,9 +61,11 @@ def finish_cancellation(transaction: SqliteTransaction, queue_id: int, jobs: Seq
     transaction.run(QUERIES["finish_cancellation"], (queue_id, id_list(job.local_id for job in jobs)))
 
 
-def _end(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int], status: str) -> int:
-    """Make PENDING jobs FAILED and mark them as cancelled; return how many others are let through in their place."""
-    transaction.run(QUERIES["cancel_pending"], (transaction.now, id_list(ids), status))
+def report_ended(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> int:
+    """Report those of these jobs to their parents that this transaction has made FAILED.
+
+    Return how many jobs of their keys are let through.
+    """
     tell_failed(transaction, queue_id, ids)
     return let_next_through(transaction, keys_of(transaction, queue_id, ids))
 

@@ -10,8 +10,7 @@ from pinlater.model.attempts import StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.claim_names import source_of
 from pinlater.server.backends.records import Settled
-from pinlater.server.backends.sqlite.cancel import asked_of
-from pinlater.server.backends.sqlite.children import tell_failed
+from pinlater.server.backends.sqlite.cancel import asked_of, report_ended
 from pinlater.server.backends.sqlite.keys import keys_of, let_next_through
 from pinlater.server.backends.sqlite.messages import drop, is_fulfilled, keep, waits_column
 from pinlater.server.backends.sqlite.queries import QUERIES
@@ -49,7 +48,7 @@ def checkpoint(transaction: SqliteTransaction, queue_id: int, items: Sequence[St
     for (claim, priority), ids in renewals.items():
         changed += transaction.run(_RENEW, (queue_id, transaction.now, id_list(ids), claim, priority))
     stale = len(items) - changed
-    through = _ended(transaction, queue_id, given_back) if given_back else 0
+    through = report_ended(transaction, queue_id, given_back) if given_back else 0
     return Settled(
         changed,
         stale,
@@ -58,15 +57,6 @@ def checkpoint(transaction: SqliteTransaction, queue_id: int, items: Sequence[St
         let_through=through,
         cancelled=_asked(transaction, queue_id, items),
     )
-
-
-def _ended(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]) -> int:
-    """Report those jobs to their parents that ended instead of going back, since they were asked to stop.
-
-    Return how many jobs of their keys are let through.
-    """
-    tell_failed(transaction, queue_id, ids)
-    return let_next_through(transaction, keys_of(transaction, queue_id, ids))
 
 
 def _asked(
@@ -121,7 +111,7 @@ def release(transaction: SqliteTransaction, queue_id: int, source: str) -> int:
     asked = list(asked_of(transaction, queue_id, ids))
     released = transaction.run(QUERIES["release_jobs"], (queue_id, transaction.now, id_list(ids)))
     if asked:
-        _ended(transaction, queue_id, asked)
+        report_ended(transaction, queue_id, asked)
     if queue_id in transaction.queues.rated:
         let_next_through(transaction, keys_of(transaction, queue_id, ids))
     return released
