@@ -103,31 +103,24 @@ class TlsTransport:
         self._transport.close()
 
     def abort(self) -> None:
-        """Close at once."""
         self._transport.abort()
 
     def is_closing(self) -> bool:
-        """Return whether the connection is closed or closing."""
         return self._transport.is_closing()
 
     def pause_reading(self) -> None:
-        """Stop reading from the client."""
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read from the client again."""
         self._transport.resume_reading()
 
     def get_write_buffer_size(self) -> int:
-        """Return how many bytes the client has not read yet."""
         return self._transport.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int) -> None:
-        """Pause writing above ``high`` unread bytes."""
         self._transport.set_write_buffer_limits(high)
 
     def get_extra_info(self, name: str) -> Any:
-        """Return information about the network transport."""
         return self._transport.get_extra_info(name)
 
 

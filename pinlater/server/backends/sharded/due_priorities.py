@@ -132,9 +132,7 @@ class DuePriorityMap:
     def get(self, queue: str, handles: Sequence[ShardHandle]) -> ShardPriorities | None:
         """Return the cached priorities of a queue, if they are of exactly these shards and not empty."""
         known = self._valid(queue)
-        if known is None or known.by_shard.keys() != set(handles):
-            return None
-        if not known.priorities:
+        if known is None or known.by_shard.keys() != set(handles) or not known.priorities:
             return None
         known.is_used = True
         return known

@@ -18,6 +18,8 @@ from pinlater.server.metrics.shard_state import ShardState
 class StoreOverview:
     """Shows the state of a group of shards, has messages between them delivered, and tells which queues use which.
 
+    ``ServerStore`` says what each verb does.
+
     Attributes:
         group: the shards.
         settings_poll: finds changes of queue settings.
@@ -30,57 +32,46 @@ class StoreOverview:
 
     @property
     def waiting(self) -> int:
-        """Write requests that have no result yet."""
         return sum(handle.shard.waiting for handle in self.group.registry)
 
     async def relay_messages(self) -> None:
-        """Begin to deliver the messages that were left behind; see ``ServerStore``."""
         await self.group.relay.start_all()
 
     def apply_settings(self, settings: Mapping[str, QueueSettings]) -> None:
-        """Apply the settings of all queues: send the new jobs of each queue to as many shards as its settings say."""
         self.group.due_priorities.keep_only(settings)
         self.settings_poll.applied(settings)
         self.group.active_shards.update(settings)
         self.sizer.apply_settings(settings)
 
     def active_shards(self, queue: str) -> Sequence[str]:
-        """Return the names of the shards that new jobs of a queue go to; empty if it uses all."""
         return self.group.active_shards.names(queue)
 
     async def adjust_shards(self, is_limited: Callable[[str], bool]) -> None:
-        """Adjust how many shards each queue uses that follows its load; see ``ServerStore``."""
         await self.sizer.adjust(is_limited)
 
     @property
     def shards(self) -> int:
-        """How many shards there are."""
         return len(self.group.registry)
 
     @property
     def unhealthy_shards(self) -> int:
-        """How many shards are not called because they did not answer."""
         return sum(not handle.is_healthy for handle in self.group.registry)
 
     @property
     def fault(self) -> str | None:
-        """Why no new jobs are taken; None if they are."""
         if not self.shards or self.unhealthy_shards < self.shards:
             return None
         reason = next((state.error for state in self.shard_states() if state.error), "")
         return f"no shard of the store answers: {reason}".removesuffix(": ")
 
     def shard_states(self) -> list[ShardState]:
-        """Return the state of each shard."""
         return [handle.state for handle in self.group.registry]
 
     async def sizes(self) -> dict[str, StoreSize]:
-        """Return the size of each shard that tells it."""
         answers = await ask_all(self.group.healthy(), lambda shard: shard.size(), refusals=[])
         return {handle.name: size for handle, size in answers}
 
     async def ping_shards(self) -> dict[str, str]:
-        """Ping every shard; return the errors of those that do not answer, by name."""
         handles = list(self.group.registry)
         results = await asyncio.gather(*(handle.shard.ping() for handle in handles), return_exceptions=True)
         failed: dict[str, str] = {}
