@@ -151,7 +151,7 @@ class Attempts:
         self._row = ClaimRow(memoryview(bytearray(SOLO_LAYOUT.row_bytes)))
         self._saver = _DirectSaver(calls)
         names = self.codec.runnable_names
-        self._runner = _WatchedRunner(self._watched, names, self._saver, 0.0, now=now, middleware=middleware)
+        self._runner = _WatchedRunner(self._watched, names, self._saver, now=now, middleware=middleware)
 
     def __enter__(self) -> Self:
         return self
@@ -279,6 +279,7 @@ def _runs_loop() -> bool:
 class _DirectSaver(Saver):
     """Passes bodies to a function instead of a server; never drains."""
 
+    patience_seconds = 0.0
     keep: Callable[[bytes, int | None], object]
     is_cancelled: Callable[[], bool]
 
@@ -296,7 +297,7 @@ class _DirectSaver(Saver):
     def is_draining(self) -> bool:
         return False
 
-    def save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> bool:  # noqa: ARG002
+    def save(self, batch: DequeuedBatch, position: int, encode: Encode) -> bool:
         body = encode().body
         if body is not None:
             settle_save(batch, position, partial(self.keep, body, batch.new_attempts.get(position)))
@@ -304,17 +305,12 @@ class _DirectSaver(Saver):
             batch.mark_cancelled(position)
         return True
 
-    def enqueue(self, follow_ups: FollowUps, patience_seconds: float) -> list[str]:  # noqa: ARG002
+    save_briefly = save
+
+    def enqueue(self, follow_ups: FollowUps) -> list[str]:
         return self._direct.enqueue(follow_ups.queue, follow_ups.jobs, follow_ups.key)
 
-    def read_messages(
-        self,
-        descriptor: str,
-        name: str,
-        after: int,
-        limit: int,
-        patience_seconds: float,  # noqa: ARG002
-    ) -> list[ReceivedMessage]:
+    def read_messages(self, descriptor: str, name: str, after: int, limit: int) -> list[ReceivedMessage]:
         return self._direct.read(descriptor, name, after, limit)
 
     def ask_messages(

@@ -95,7 +95,7 @@ class JobProcess(ABC):
         self._middleware = load_middleware(options.middleware)
         self._child = child
         self._codec = codec
-        self._lease_seconds = lease = options.lease_seconds
+        lease = options.lease_seconds
         self._longest_poll_seconds = min(POLL_SECONDS, max(lease / 3, _SHORTEST_POLL_SECONDS))
         self._jobs_done = 0
         self._most_jobs = _with_jitter(options.max_jobs)

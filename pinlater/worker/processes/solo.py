@@ -29,12 +29,11 @@ class SoloProcess(JobProcess):
     def __init__(self, child: Child, options: WorkerOptions, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
         super().__init__(child, options, pool, codec, shared)
         self._is_at_terminal = options.debug
-        self._saver = saver = SoloSaver(self._pipeline, self._connector, self._calls, child, self._counters.count_event)
+        self._saver = saver = SoloSaver(self._pipeline, self._calls, child, self._counters.count_event)
         self._runner = Runner(
             codec,
             self._identity.kinds,
             saver,
-            self._lease_seconds,
             kill_at=child.kill_at,
             limits=NoLimits() if options.debug else None,
             now=self._clock.now,

@@ -45,7 +45,6 @@ class TeamProcess(JobProcess):
         is_on_loop = options.concurrency is not None
         self._saver = SharedSaver(
             self._pipeline,
-            self._connector,
             self._calls,
             child,
             self._waker,
@@ -58,7 +57,7 @@ class TeamProcess(JobProcess):
         self._try_at = 0.0
 
     def _new_team(self, options: WorkerOptions) -> Team:
-        common = (self._codec, self._identity.kinds, self._saver, self._lease_seconds)
+        common = (self._codec, self._identity.kinds, self._saver)
         now, unknown_seconds = self._clock.now, options.unknown_seconds
 
         def for_thread(running: logs.CurrentJob, limits: ThreadLimits, coroutines: LimitedCoroutines) -> Runner:

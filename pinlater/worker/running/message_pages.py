@@ -34,13 +34,11 @@ class MessagePages:
     Args:
         saver: makes the calls.
         descriptor: descriptor of the job.
-        patience_seconds: how long to retry while no server is reachable.
     """
 
-    def __init__(self, saver: Saver, descriptor: str, patience_seconds: float) -> None:
+    def __init__(self, saver: Saver, descriptor: str) -> None:
         self._saver = saver
         self._descriptor = descriptor
-        self._patience_seconds = patience_seconds
         self._ahead: _PageAhead | None = None
 
     def read(self, name: str, after: int, limit: int) -> Sequence[ReceivedMessage]:
@@ -51,7 +49,7 @@ class MessagePages:
                 self._ask(name, after + limit, limit)
             if found := ahead.wait()[:limit]:
                 return found
-        found = self._saver.read_messages(self._descriptor, name, after, limit, self._patience_seconds)
+        found = self._saver.read_messages(self._descriptor, name, after, limit)
         if len(found) == limit >= LEAST_PAGE:
             self._ask(name, after + limit, limit)
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -52,6 +52,8 @@ _PUBLISH_SECONDS = 1.0
 
 _AT_ONCE = nullcontext()
 _T = TypeVar("_T")
+
+_Save = Callable[[DequeuedBatch, int, Encode], bool]
 
 _unchanged: Encode = partial(Snapshot, None)
 
@@ -160,7 +162,7 @@ class RunContext(BodyContext):
             self.go_on()
             self.begin_unless_something_to_undo_is_ahead()
         if self._saver.is_draining:
-            self._save(self._services.patience_seconds)
+            self._save_surely()
             raise self.interrupt(JobInterrupted())
         now = time.monotonic()
         if self.run_limits is not None:
@@ -168,10 +170,10 @@ class RunContext(BodyContext):
         if self._next_save is None:
             self._next_save = now + self.options.heartbeat
         if flush:
-            self._save(self._services.patience_seconds)
+            self._save_surely()
         elif now < self._next_save:
             return
-        elif not self._save(0.0):  # the job does not wait for a server
+        elif not self._save(self._saver.save_briefly, self._encoded):  # the job does not wait for a server
             self._next_save = now + min(self.options.heartbeat, _RETRY_SECONDS)
             return
         self._next_save = now + self.options.heartbeat
@@ -204,7 +206,7 @@ class RunContext(BodyContext):
 
     def send_reports(self) -> None:
         """Send progress and published fields, without the record, which the job may be changing; wait for no server."""
-        self._send(self._encoded_reports, 0.0)
+        self._send(self._saver.save_briefly, self._encoded_reports)
 
     def enqueue(self, job: Job, *, name: str, **options: Unpack[FollowUpOptions]) -> str:
         """Enqueue a follow-up once; see ``JobContext.enqueue``."""
@@ -230,8 +232,8 @@ class RunContext(BodyContext):
         """Enqueue other jobs; if their queue is missing, or the shard that they belong on is away, wait for it."""
         missing = f"queue {follow_ups.queue}"
         try:
-            with self._while_calling(self._services.patience_seconds):
-                stored = self._saver.enqueue(follow_ups, self._services.patience_seconds)
+            with self._while_calling():
+                stored = self._saver.enqueue(follow_ups)
         except (QueueNotFound, *STORE_OUT_OF_REACH) as error:
             self.wait_while_blocked(missing, error)
         self._metadata.accept_record(missing)
@@ -244,12 +246,10 @@ class RunContext(BodyContext):
 
     @cached_property
     def _link(self) -> MessageLink:
-        patience_seconds = self._services.patience_seconds
         return ServerLink(
-            MessagePages(self._saver, self.descriptor, patience_seconds),
+            MessagePages(self._saver, self.descriptor),
             created_at_ms=self._created_at_ms,
             may_repeat=self._may_repeat,
-            patience_seconds=patience_seconds,
             now=self._services.now,
             calling=self._while_calling,
             reading=self._reading_of_own_shard,
@@ -335,12 +335,12 @@ class RunContext(BodyContext):
         Other jobs learn it with their next save.
         """
         if self._may_have_been_cancelled():
-            self._send(_unchanged, self._services.patience_seconds)
+            self._send(self._saver.save, _unchanged)
 
     async def ask_if_cancelled_awaited(self) -> None:
         """Ask from a coroutine; see ``ask_if_cancelled``."""
         if self._may_have_been_cancelled():
-            with self._while_calling(self._services.patience_seconds):
+            with self._while_calling():
                 await self._submitted(_unchanged)
 
     def _may_have_been_cancelled(self) -> bool:
@@ -354,13 +354,13 @@ class RunContext(BodyContext):
         return self._services.limit_step(deadline)
 
     def _save_surely(self) -> bool:
-        return self._save(self._services.patience_seconds)
+        return self._save(self._saver.save, self._encoded_to_move)
 
     async def _save_awaited(self) -> bool:
         """Save from a coroutine without blocking its event loop, if other jobs run on it."""
         self._sent_at = time.monotonic()
         keeps = self._saver.keeps_messages
-        with self._while_calling(self._services.patience_seconds):
+        with self._while_calling():
             is_saved = await self._submitted(self._encoded_to_move)
             if not is_saved and keeps and not self._saver.keeps_messages:
                 is_saved = await self._submitted(self._encoded_to_move)
@@ -369,23 +369,24 @@ class RunContext(BodyContext):
         return is_saved
 
     def _submitted(self, encode: Encode) -> Awaitable[bool]:
-        save = self._saver.submit(self.batch, self.position, encode, self._services.patience_seconds)
-        return asyncio.wrap_future(save)
+        return asyncio.wrap_future(self._saver.submit(self.batch, self.position, encode))
 
-    def _save(self, patience_seconds: float) -> bool:
-        keeps, encode = self._saver.keeps_messages, self._encoded_to_move if patience_seconds else self._encoded
-        is_saved = self._send(encode, patience_seconds)
+    def _save(self, save: _Save, encode: Encode) -> bool:
+        keeps = self._saver.keeps_messages
+        is_saved = self._send(save, encode)
         if not is_saved and keeps and not self._saver.keeps_messages:
-            is_saved = self._send(encode, patience_seconds)
+            is_saved = self._send(save, encode)
         if self.batch.area.stop_ns[self.position]:
             self.go_on()
         return is_saved
 
-    def _send(self, encode: Encode, patience_seconds: float) -> bool:
+    def _send(self, save: _Save, encode: Encode) -> bool:
         self._sent_at = time.monotonic()
-        with self._while_calling(patience_seconds):
-            return self._saver.save(self.batch, self.position, encode, patience_seconds)
+        with self._while_calling():
+            return save(self.batch, self.position, encode)
 
-    def _while_calling(self, patience_seconds: float) -> AbstractContextManager[None]:
+    def _while_calling(self) -> AbstractContextManager[None]:
         """Return a context for a call to the server: while it waits, the job does not count as stalled."""
-        return _AT_ONCE if self.run_limits is None else self.run_limits.calling(patience_seconds + CALL_SECONDS)
+        if self.run_limits is None:
+            return _AT_ONCE
+        return self.run_limits.calling(self._saver.patience_seconds + CALL_SECONDS)

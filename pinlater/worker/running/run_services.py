@@ -17,13 +17,11 @@ class RunServices:
         now: returns epoch seconds of the server's clock.
         unknown_seconds: how long jobs that do not fit this worker's code are released; None: they fail at once.
         limit_step: enforces the deadlines of steps.
-        patience_seconds: how long a call is retried while no server is reachable; the lease.
     """
 
     now: Callable[[], float] = time
     unknown_seconds: float | None = None
     limit_step: LimitStep = StepLimits().limit
-    patience_seconds: float = 30.0
 
 
 DEFAULT_SERVICES = RunServices()

@@ -63,7 +63,6 @@ class Runner:
         codec: decodes bodies.
         names: names of all job classes, in the order of the claim table.
         saver: sends the jobs' checkpoints.
-        patience_seconds: how long a checkpoint is retried while no server is reachable.
         kill_at: has this process killed if a job does not heed its limits.
         running: holds the running job for log lines.
         now: returns epoch seconds of the server's clock.
@@ -78,7 +77,6 @@ class Runner:
         codec: JobCodec,
         names: Sequence[str],
         saver: Saver,
-        patience_seconds: float,
         *,
         kill_at: KillAt = never_kill,
         running: logs.CurrentJob = logs.solo_job,
@@ -96,7 +94,7 @@ class Runner:
         self._saver = saver
         self._coroutines = coroutines or Coroutines()
         self._limits = limits or TimeLimits(kill_at, self._coroutines, saver)
-        self._services = RunServices(now, unknown_seconds, self._limits.limit_step, patience_seconds)
+        self._services = RunServices(now, unknown_seconds, self._limits.limit_step)
         self._running = running
         self._now = now
         self._middleware = tuple(middleware)

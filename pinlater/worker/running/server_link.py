@@ -24,7 +24,6 @@ class ServerLink:
         pages: reads messages.
         created_at_ms: when the job was enqueued, epoch milliseconds; None if the server does not tell.
         may_repeat: whether an earlier attempt may have made the same calls.
-        patience_seconds: how long to retry while no server is reachable.
         now: returns epoch seconds of the server's clock.
         calling: returns a context for a call, during which the job does not count as stalled.
         reading: returns a context for reading messages, in which the job waits if its shard is away.
@@ -35,16 +34,15 @@ class ServerLink:
     pages: MessagePages
     created_at_ms: int | None
     may_repeat: bool
-    patience_seconds: float
     now: Callable[[], float]
-    calling: Callable[[float], AbstractContextManager[None]]
+    calling: Callable[[], AbstractContextManager[None]]
     reading: Callable[[], AbstractContextManager[None]]
     tracing: Callable[[str], EnqueueTrace]
     send: Callable[[FollowUps], list[str]]
 
     def read(self, name: str, after: int, limit: int) -> Sequence[ReceivedMessage]:
         """Read messages; see ``MessageLink``."""
-        with self.reading(), self.calling(self.patience_seconds):
+        with self.reading(), self.calling():
             return self.pages.read(name, after, limit)
 
     def enqueue(self, children: Children) -> list[str]:

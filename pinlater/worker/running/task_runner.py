@@ -25,7 +25,7 @@ class TaskRunner(Runner):
     """A ``Runner`` for jobs that are awaited.
 
     Args:
-        codec, names, saver, patience_seconds, now, middleware, unknown_seconds: as for ``Runner``.
+        codec, names, saver, now, middleware, unknown_seconds: as for ``Runner``.
         deadlines: hard limits of all jobs.
     """
 
@@ -34,16 +34,13 @@ class TaskRunner(Runner):
         codec: JobCodec,
         names: Sequence[str],
         saver: Saver,
-        patience_seconds: float,
         deadlines: Deadlines,
         *,
         now: Callable[[], float] = time,
         middleware: Sequence[Middleware] = (),
         unknown_seconds: float | None = None,
     ) -> None:
-        super().__init__(
-            codec, names, saver, patience_seconds, now=now, middleware=middleware, unknown_seconds=unknown_seconds
-        )
+        super().__init__(codec, names, saver, now=now, middleware=middleware, unknown_seconds=unknown_seconds)
         self._deadlines = deadlines
         self._blocking_error: dict[type[Job], bool] = {}
 

@@ -41,9 +41,13 @@ class Pipeline:
         wakeup_fd: readable when waiting should end before a reply arrives.
         lease_seconds: lifetime of the claims. A call fails after a third of it without a reply, so that jobs claimed
             for that reply can be released before they expire.
+
+    Attributes:
+        lease_seconds: lifetime of the claims.
     """
 
     def __init__(self, connector: Connector, wakeup_fd: int, lease_seconds: float = math.inf) -> None:
+        self.lease_seconds = lease_seconds
         self._call_seconds = min(CALL_SECONDS, max(lease_seconds / 3, _LEAST_CALL_SECONDS))
         self._connector = connector
         self._wakeup_fd = wakeup_fd
@@ -77,6 +81,11 @@ class Pipeline:
     def remaining_seconds(self) -> float:
         """Seconds that the oldest call in flight may still take; then ``receive`` fails it."""
         return max(self._expected[0].deadline - time.monotonic(), 0.0)
+
+    @property
+    def delay_seconds(self) -> float:
+        """Seconds to wait before the next try of ``open``."""
+        return self._connector.delay_seconds
 
     def open(self) -> None:
         """Connect unless connected; replace a connection that the server closed while idle.

@@ -64,9 +64,11 @@ class Saver(ABC):
 
     Attributes:
         is_saving: whether a call of the main thread is under way.
+        patience_seconds: how long a call is retried while no server is reachable; the lease.
     """
 
     is_saving = False
+    patience_seconds = 30.0
 
     @property
     @abstractmethod
@@ -83,42 +85,43 @@ class Saver(ABC):
         """Tell whether a message is known to be stored with a save; says so only once for each."""
 
     @abstractmethod
-    def save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> bool:
-        """Replace a job's body; return False if no server took it within ``patience_seconds``.
+    def save(self, batch: DequeuedBatch, position: int, encode: Encode) -> bool:
+        """Replace a job's body; return False if no server took it in time.
 
         Args:
             batch: the job's batch.
             position: its position there.
             encode: called when it is this save's turn, so that saves of several threads are sent in the order in which
                 they are encoded.
-            patience_seconds: how long to try. 0: try once, without waiting for a slow server.
 
         Raises:
             BodyInvalid: ``encode`` raised it.
             BodyTooLarge: the server does not take a body of this size.
         """
 
-    def submit(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> Future[bool]:
+    @abstractmethod
+    def save_briefly(self, batch: DequeuedBatch, position: int, encode: Encode) -> bool:
+        """Save like ``save``, but try once, without waiting for a slow server."""
+
+    def submit(self, batch: DequeuedBatch, position: int, encode: Encode) -> Future[bool]:
         """Save like ``save``; return a future, for callers that can wait without blocking others."""
-        return fulfilled(Future(), partial(self.save, batch, position, encode, patience_seconds))
+        return fulfilled(Future(), partial(self.save, batch, position, encode))
 
     @abstractmethod
-    def enqueue(self, follow_ups: FollowUps, patience_seconds: float) -> list[str]:
+    def enqueue(self, follow_ups: FollowUps) -> list[str]:
         """Enqueue follow-ups, once however often the call is sent; return their descriptors.
 
         Raises:
             ClientError: the server refused them.
-            CallError, ServerError: no server took them within ``patience_seconds``, as far as is known.
+            CallError, ServerError: no server took them in time, as far as is known.
         """
 
     @abstractmethod
-    def read_messages(
-        self, descriptor: str, name: str, after: int, limit: int, patience_seconds: float
-    ) -> list[ReceivedMessage]:
+    def read_messages(self, descriptor: str, name: str, after: int, limit: int) -> list[ReceivedMessage]:
         """Return messages of a job; see ``Calls.read_messages``.
 
         Raises:
-            CallError, ServiceError: no server has answered within ``patience_seconds``.
+            CallError, ServiceError: no server has answered in time.
         """
 
     @abstractmethod

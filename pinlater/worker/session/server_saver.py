@@ -18,7 +18,6 @@ from pinlater.protocol.internal_calls import with_stale_claims
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import SAVED, UNSAVED, CountEvent, ignore_event
 from pinlater.worker.session.batch import DequeuedBatch
-from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.pipeline import Pipeline
 from pinlater.worker.session.saver import Encode, FollowUps, Saver, settle_save
 
@@ -36,22 +35,14 @@ class ServerSaver(Saver):
 
     Args:
         pipeline: sends the calls.
-        connector: says how long to wait before a retry.
         calls: builds the calls.
         child: this process; once it is to stop at once, nothing is retried.
         count: called for checkpoints that a server saved, and for those that none saved.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        connector: Connector,
-        calls: Calls,
-        child: Child,
-        count: CountEvent = ignore_event,
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, calls: Calls, child: Child, count: CountEvent = ignore_event) -> None:
+        self.patience_seconds = pipeline.lease_seconds
         self._pipeline = pipeline
-        self._connector = connector
         self._calls = calls
         self._child = child
         self._count = count
@@ -72,24 +63,22 @@ class ServerSaver(Saver):
         """Tell whether a message is known to be stored with a save; says so only once for each."""
         return self._stored.pop(message_id, _NOT_STORED) is None
 
-    def enqueue(self, follow_ups: FollowUps, patience_seconds: float) -> list[str]:
+    def enqueue(self, follow_ups: FollowUps) -> list[str]:
         """Enqueue follow-ups; see ``Saver.enqueue``."""
         queue, jobs, key, may_be_there = follow_ups
         call = self._calls.enqueue_once(queue, jobs, key, is_repeat=may_be_there, keep_result_ms=KEPT_MS)
-        descriptors: list[str] = self._call_until_deadline(lambda: call, patience_seconds)
+        descriptors: list[str] = self._call_until_deadline(lambda: call)
         return descriptors
 
-    def read_messages(
-        self, descriptor: str, name: str, after: int, limit: int, patience_seconds: float
-    ) -> list[ReceivedMessage]:
+    def read_messages(self, descriptor: str, name: str, after: int, limit: int) -> list[ReceivedMessage]:
         """Return messages of a job; see ``Saver.read_messages``."""
         call = self._calls.read_messages(descriptor, name, after=after, limit=limit)
-        found: list[ReceivedMessage] = self._call_until_deadline(lambda: call, patience_seconds)
+        found: list[ReceivedMessage] = self._call_until_deadline(lambda: call)
         return found
 
     @abstractmethod
-    def _call_until_deadline(self, build: Callable[[], Call[Any]], patience_seconds: float) -> Any:
-        """Make a call, and retry it until the deadline; return its converted reply, or raise the last error."""
+    def _call_until_deadline(self, build: Callable[[], Call[Any]]) -> Any:
+        """Make a call, and retry it until patience ends; return its converted reply, or raise the last error."""
 
     def _checkpoint(self, batch: DequeuedBatch, position: int, encode: Encode) -> Call[None]:
         descriptor = batch.descriptors[position]

@@ -20,7 +20,6 @@ from pinlater.protocol.idempotency import may_have_been_carried_out
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import CountEvent, ignore_event
 from pinlater.worker.session.batch import DequeuedBatch
-from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.job_saves import JobSaves
 from pinlater.worker.session.pending_call import PendingCall, uncancellable
 from pinlater.worker.session.pipeline import Pipeline
@@ -40,7 +39,7 @@ class SharedSaver(ServerSaver):
     """Takes calls from jobs in any thread; the main thread sends them in order.
 
     Args:
-        pipeline, connector, calls, child: as for ``ServerSaver``.
+        pipeline, calls, child: as for ``ServerSaver``.
         waker: wakes the main thread.
         is_on_loop: whether all jobs run in one thread, so that all wait while one does.
         count: as for ``ServerSaver``; called in the main thread.
@@ -49,7 +48,6 @@ class SharedSaver(ServerSaver):
     def __init__(
         self,
         pipeline: Pipeline,
-        connector: Connector,
         calls: Calls,
         child: Child,
         waker: ThreadWaker,
@@ -57,7 +55,7 @@ class SharedSaver(ServerSaver):
         is_on_loop: bool,
         count: CountEvent = ignore_event,
     ) -> None:
-        super().__init__(pipeline, connector, calls, child, count)
+        super().__init__(pipeline, calls, child, count)
         self._waker = waker
         self._is_on_loop = is_on_loop
         self._pid = getpid()
@@ -67,20 +65,31 @@ class SharedSaver(ServerSaver):
 
     # The jobs' side
 
-    def save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> bool:
-        """Replace a job's body. Without patience, return at once; an error is raised by a later save of the job.
+    def save(self, batch: DequeuedBatch, position: int, encode: Encode) -> bool:
+        """Replace a job's body; see ``Saver.save``.
 
         On an event loop, nothing waits during a drain: the interruption that follows carries the body once more.
         """
-        if patience_seconds > 0 and not (self._is_on_loop and self.is_draining):
-            reply = self._queue_save(batch, position, encode, patience_seconds, blocks_others=self._is_on_loop).reply
-            return self._settle(batch, position, reply.result)
-        self._save_soon(batch, position, encode)
+        if self._is_on_loop and self.is_draining:
+            return self.save_briefly(batch, position, encode)
+        patience, blocks_others = self.patience_seconds, self._is_on_loop
+        pending = self._queue_save(batch, position, encode, patience, blocks_others=blocks_others)
+        return self._settle(batch, position, pending.reply.result)
+
+    def save_briefly(self, batch: DequeuedBatch, position: int, encode: Encode) -> bool:
+        """Queue a save, and return at once; an error is raised by a later save of the job."""
+        saves = self._saves_of(batch)
+        latest = self._queue_save(batch, position, encode, 0.0)
+        before = saves.unchecked
+        if before is None or before[0] is not latest:
+            saves.unchecked = latest, self._saved_by(latest, batch, position)
+            if before is not None and before[1].done():
+                before[1].result()
         return True
 
-    def submit(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> Future[bool]:
+    def submit(self, batch: DequeuedBatch, position: int, encode: Encode) -> Future[bool]:
         """Save like ``save``, without waiting."""
-        return self._saved_by(self._queue_save(batch, position, encode, patience_seconds), batch, position)
+        return self._saved_by(self._queue_save(batch, position, encode, self.patience_seconds), batch, position)
 
     def ask_messages(
         self, descriptor: str, name: str, after: int, limit: int
@@ -97,8 +106,8 @@ class SharedSaver(ServerSaver):
 
         return wait
 
-    def _call_until_deadline(self, build: Callable[[], Call[Any]], patience_seconds: float) -> Any:
-        pending = PendingCall(build(), patience_seconds, blocks_others=self._is_on_loop)
+    def _call_until_deadline(self, build: Callable[[], Call[Any]]) -> Any:
+        pending = PendingCall(build(), self.patience_seconds, blocks_others=self._is_on_loop)
         self._enqueue_call(_QueuedCall(pending, None))
         return pending.call.convert(pending.reply.result())
 
@@ -111,7 +120,6 @@ class SharedSaver(ServerSaver):
         *,
         blocks_others: bool = False,
     ) -> PendingCall:
-        """Queue a save."""
         if not batch.is_running(position):
             raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
 
@@ -132,16 +140,6 @@ class SharedSaver(ServerSaver):
             if batch.saves is None:
                 batch.saves = JobSaves()
             return batch.saves
-
-    def _save_soon(self, batch: DequeuedBatch, position: int, encode: Encode) -> None:
-        saves = self._saves_of(batch)
-        latest = self._queue_save(batch, position, encode, 0.0)
-        before = saves.unchecked
-        if before is not None and before[0] is latest:
-            return
-        saves.unchecked = latest, self._saved_by(latest, batch, position)
-        if before is not None and before[1].done():
-            before[1].result()
 
     def _saved_by(self, pending: PendingCall, batch: DequeuedBatch, position: int) -> Future[bool]:
         saved: Future[bool] = uncancellable()
@@ -193,7 +191,7 @@ class SharedSaver(ServerSaver):
             later = pending if saves is None else saves.failed(pending)
             if later is not None:
                 may_have_been_carried_out(later.call.arguments)
-                later.retry_at = time.monotonic() + self._connector.delay_seconds
+                later.retry_at = time.monotonic() + self._pipeline.delay_seconds
                 self._retries.append(_QueuedCall(later, saves))
                 return
         self._resolve(pending, reply)

@@ -17,7 +17,6 @@ from pinlater.protocol.idempotency import may_have_been_carried_out
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import CountEvent, ignore_event
 from pinlater.worker.session.batch import DequeuedBatch
-from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.held_alarms import held_alarms
 from pinlater.worker.session.pipeline import Pipeline
 from pinlater.worker.session.saver import Encode, is_transient
@@ -55,7 +54,7 @@ class SoloSaver(ServerSaver):
     """Makes one call at a time; a job may have threads, but there is one connection.
 
     Args:
-        pipeline, connector, calls, child, count: as for ``ServerSaver``.
+        pipeline, calls, child, count: as for ``ServerSaver``.
 
     Attributes:
         is_saving: whether a call is under way.
@@ -64,23 +63,20 @@ class SoloSaver(ServerSaver):
 
     is_open = True
 
-    def __init__(
-        self, pipeline: Pipeline, connector: Connector, calls: Calls, child: Child, count: CountEvent = ignore_event
-    ) -> None:
-        super().__init__(pipeline, connector, calls, child, count)
+    def __init__(self, pipeline: Pipeline, calls: Calls, child: Child, count: CountEvent = ignore_event) -> None:
+        super().__init__(pipeline, calls, child, count)
         self._call_lock = threading.Lock()
         self._quick_save: _QuickSave | None = None
         self._not_before = 0.0
 
-    def save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> bool:
-        """Replace a job's body; see ``Saver.save``.
-
-        Without patience, wait for the reply only briefly; a later reply is handled by the next save, and none is sent
-        before it has come.
-        """
+    def save(self, batch: DequeuedBatch, position: int, encode: Encode) -> bool:
+        """Replace a job's body; see ``Saver.save``."""
         build = partial(self._checkpoint, batch, position, encode)
-        if patience_seconds:
-            return self._settle(batch, position, partial(self._call_until_deadline, build, patience_seconds))
+        return self._settle(batch, position, partial(self._call_until_deadline, build))
+
+    def save_briefly(self, batch: DequeuedBatch, position: int, encode: Encode) -> bool:
+        """Replace a job's body; a reply that is late is handled by the next save, and none is sent before it came."""
+        build = partial(self._checkpoint, batch, position, encode)
         with self._call_lock, self._calling():
             return self._settle_previous((batch, position)) and self._save_quickly((batch, position), build)
 
@@ -118,8 +114,8 @@ class SoloSaver(ServerSaver):
             finally:
                 self.is_saving = False
 
-    def _call_until_deadline(self, build: Callable[[], Call[Any]], patience_seconds: float) -> Any:
-        deadline = time.monotonic() + patience_seconds
+    def _call_until_deadline(self, build: Callable[[], Call[Any]]) -> Any:
+        deadline = time.monotonic() + self.patience_seconds
         with self._call_lock:
             return self._retry_until(deadline, build())
 
@@ -139,7 +135,7 @@ class SoloSaver(ServerSaver):
                 else:
                     self._record_success(call)
                     return reply
-                time.sleep(self._connector.delay_seconds)
+                time.sleep(self._pipeline.delay_seconds)
 
     # Saves without patience
 

@@ -8,7 +8,6 @@ from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.cursor import iterate
 from pinlater.testing import FakeContext, run_inline
 from pinlater.worker.running.run_context import RunContext
-from pinlater.worker.running.run_services import RunServices
 from tests.support.savers import InBody
 from tests.unit.worker.fakes import batch_of
 
@@ -111,13 +110,12 @@ class Keeps(InBody):
     def __init__(self):
         self.cursors = []
 
-    def save(self, batch, position, encode, patience_seconds):
+    def save(self, batch, position, encode):
         self.cursors.append(msgspec.json.decode(encode().body)["cursor"])
         return True
 
 
 def test_a_worker_saves_the_cursor():
     job, saver = Walk(items=list("abc"), cursor=1), Keeps()
-    batch, services = batch_of("walk:s1:p1:7", bodies=[encode_body(job)]), RunServices(patience_seconds=0.0)
-    job.run(RunContext(job, batch, 0, saver, services))
+    job.run(RunContext(job, batch_of("walk:s1:p1:7", bodies=[encode_body(job)]), 0, saver))
     assert saver.cursors == [2, 3]

@@ -58,12 +58,11 @@ class Saver(InBody):
         self.keys = []
         self.refusal = None
 
-    def save(self, batch, position, encode, patience_seconds):
+    def save(self, batch, position, encode):
         self.said.append(read_metadata(encode().body).enqueued)
         return True
 
-    def enqueue(self, follow_up, patience_seconds):
-        assert patience_seconds == 30.0
+    def enqueue(self, follow_up):
         if self.refusal is not None:
             raise self.refusal
         [job] = follow_up.jobs
@@ -153,7 +152,7 @@ def test_what_no_server_took_is_an_error_and_not_kept(saver, refusal):
     saver.refusal = refusal
     codec = JobCodec([Bill])
     batch = batch_of("bills:s1:p1:7", bodies=[encode_body(Bill())], row=new_row())
-    outcome = Runner(codec, codec.names, saver, 30.0).run(batch, 0, monotonic_ns())
+    outcome = Runner(codec, codec.names, saver).run(batch, 0, monotonic_ns())
     assert isinstance(outcome, Failure)
     assert type(refusal).__name__ in outcome.status
     assert saver.said == []

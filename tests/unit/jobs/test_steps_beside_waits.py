@@ -78,7 +78,7 @@ def among_others(codec, *rest, **options):
 def outcome_of(job, place, **options):
     [outcome] = [
         run(batch_of("orders:s1:p1:7", bodies=[encode_body(job)]), 0, monotonic_ns())
-        for run in place(JobCodec([Order, Hangs]), KeepingSaver({}), 30.0, **options)
+        for run in place(JobCodec([Order, Hangs]), KeepingSaver({}), **options)
     ]
     assert isinstance(outcome, Interruption)
     return outcome

@@ -32,7 +32,7 @@ class Saver(InBody):
     def is_draining(self):
         return self.drain_after is not None and len(self.bodies) >= self.drain_after
 
-    def save(self, batch, position, encode, patience_seconds):
+    def save(self, batch, position, encode):
         self.bodies.append(encode().body)
         return True
 
@@ -112,7 +112,7 @@ class KeepingSaver(Saver):
         self.kept = kept
         self._stored = set()
 
-    def save(self, batch, position, encode, patience_seconds):
+    def save(self, batch, position, encode):
         body, keeps = encode()
         self.bodies.append(body)
         for message in keeps:
@@ -124,7 +124,7 @@ class KeepingSaver(Saver):
     def is_stored(self, message_id):
         return message_id in self._stored
 
-    def read_messages(self, descriptor, name, after, limit, patience_seconds):
+    def read_messages(self, descriptor, name, after, limit):
         found = [
             ReceivedMessage(number, one.id, one.payload, one.kind)
             for number, one in enumerate(self.kept.get(name, {}).values(), 1)

@@ -65,7 +65,7 @@ codec = JobCodec([Call, Raw])
 
 @pytest.fixture
 def runner():
-    runner = Runner(codec, codec.names, FakeSaver(), 30.0)
+    runner = Runner(codec, codec.names, FakeSaver())
     yield runner
     runner.close()
 

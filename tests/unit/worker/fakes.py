@@ -43,6 +43,8 @@ class FakeChild:
 class FakePipeline:
     """Keeps calls until the test answers them, in order."""
 
+    delay_seconds, lease_seconds = 0.0, 30.0
+
     def __init__(self):
         self.is_open = True
         self.sent = []
@@ -117,9 +119,9 @@ def batch_of(*descriptors, row=None, **options):
 
 
 class Line:
-    """A pipeline and a connector in one, whose server refuses each save: the claim is lost, or the job cancelled."""
+    """A pipeline whose server refuses each save: the claim is lost, or the job cancelled."""
 
-    delay_seconds = 0.0
+    delay_seconds, lease_seconds = 0.0, 30.0
 
     def __init__(self, *, is_cancelled):
         self._is_cancelled = is_cancelled

@@ -46,7 +46,7 @@ WAYS = {
 class FakeSaver(InBody):
     is_draining = is_saving = False
 
-    def save(self, batch, position, encode, patience_seconds):
+    def save(self, batch, position, encode):
         return True
 
 

@@ -294,7 +294,7 @@ class Bench:
 def thread_team(bench, places):
     def new_runner(running, limits, coroutines):
         return Runner(
-            bench.codec, bench.codec.names, FakeSaver(), 30.0, running=running, limits=limits, coroutines=coroutines
+            bench.codec, bench.codec.names, FakeSaver(), running=running, limits=limits, coroutines=coroutines
         )
 
     return ThreadTeam(places, bench.waker, new_runner, bench.wishes.append)
@@ -302,6 +302,6 @@ def thread_team(bench, places):
 
 def task_team(bench, places):
     def new_runner(deadlines):
-        return TaskRunner(bench.codec, bench.codec.names, FakeSaver(), 30.0, deadlines)
+        return TaskRunner(bench.codec, bench.codec.names, FakeSaver(), deadlines)
 
     return TaskTeam(places, bench.waker, new_runner, bench.wishes.append, time.monotonic_ns)

@@ -73,7 +73,7 @@ class FakeSaver(InBody):
     is_draining = False
     is_saving = False
 
-    def save(self, batch, position, encode, patience_seconds):
+    def save(self, batch, position, encode):
         return True
 
 
@@ -162,7 +162,7 @@ def run(wishes):
     saver.is_saving = False
     codec = JobCodec([Wait, WaitLater, OnlyHard, Stall, StallLater, Signs, Free])
     row = new_row()
-    runner = Runner(codec, codec.names, saver, 30.0, kill_at=wishes.append)
+    runner = Runner(codec, codec.names, saver, kill_at=wishes.append)
 
     def run(job):
         run.batch = batch_of("waits:s1:p1:7", bodies=[encode_body(job)], row=row)

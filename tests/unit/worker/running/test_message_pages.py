@@ -28,8 +28,8 @@ class Saver:
         last = min(after + min(limit, self.most), self.count)
         return [ReceivedMessage(number, str(number), b"", 1) for number in range(after + 1, last + 1)]
 
-    def read_messages(self, descriptor, name, after, limit, patience_seconds):
-        assert (descriptor, patience_seconds) == (JOB, 30.0)
+    def read_messages(self, descriptor, name, after, limit):
+        assert descriptor == JOB
         self.asked.append(("at once", name, after, limit))
         return self.messages(after, limit)
 
@@ -54,12 +54,12 @@ def read_all(pages, count, name="part", limit=PAGE):
 @pytest.mark.parametrize("most", [PAGE, PAGE - 1, 7])
 def test_each_message_is_read_once_and_in_order(count, more, most):
     saver = Saver(count + more, most)
-    assert read_all(MessagePages(saver, JOB, 30.0), count) == list(range(1, count + 1))
+    assert read_all(MessagePages(saver, JOB), count) == list(range(1, count + 1))
 
 
 def test_the_next_page_is_on_its_way_before_a_page_is_looked_at():
     saver = Saver(3 * PAGE + 50)
-    pages = MessagePages(saver, JOB, 30.0)
+    pages = MessagePages(saver, JOB)
     for page in range(3):
         pages.read("part", page * PAGE, PAGE)
         assert saver.asked[-1] == ("ahead", "part", (page + 1) * PAGE, PAGE)
@@ -69,7 +69,7 @@ def test_the_next_page_is_on_its_way_before_a_page_is_looked_at():
 
 def test_what_was_asked_ahead_and_did_not_come_is_asked_at_once():
     saver = Saver(2 * PAGE)
-    pages = MessagePages(saver, JOB, 30.0)
+    pages = MessagePages(saver, JOB)
     pages.read("part", 0, PAGE)
     saver.is_reachable = False
     assert [message.number for message in pages.read("part", PAGE, PAGE)] == list(range(PAGE + 1, 2 * PAGE + 1))
@@ -78,7 +78,7 @@ def test_what_was_asked_ahead_and_did_not_come_is_asked_at_once():
 
 def test_messages_that_came_since_are_seen():
     saver = Saver(PAGE)
-    pages = MessagePages(saver, JOB, 30.0)
+    pages = MessagePages(saver, JOB)
     pages.read("part", 0, PAGE)
     assert pages.read("part", PAGE, PAGE) == []
     saver.count += 3
@@ -87,7 +87,7 @@ def test_messages_that_came_since_are_seen():
 
 def test_messages_of_another_name_are_not_taken_for_those_asked_ahead():
     saver = Saver(2 * PAGE)
-    pages = MessagePages(saver, JOB, 30.0)
+    pages = MessagePages(saver, JOB)
     pages.read("part", 0, PAGE)
     pages.read("other", PAGE, PAGE)
     assert ("at once", "other", PAGE, PAGE) in saver.asked
@@ -96,5 +96,5 @@ def test_messages_of_another_name_are_not_taken_for_those_asked_ahead():
 @pytest.mark.parametrize("limit", [1, PAGE - 1])
 def test_nothing_is_asked_ahead_of_small_pages(limit):
     saver = Saver(2 * PAGE)
-    MessagePages(saver, JOB, 30.0).read("part", 0, limit)
+    MessagePages(saver, JOB).read("part", 0, limit)
     assert [how for how, *_ in saver.asked] == ["at once"]

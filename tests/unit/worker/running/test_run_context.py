@@ -40,8 +40,14 @@ class FakeSaver(InBody):
         self.is_away = False
         self.saved = []
 
-    def save(self, batch, position, encode, patience_seconds):
-        self.saved.append((msgspec.json.decode(encode().body), patience_seconds))
+    def save(self, batch, position, encode):
+        return self._keep(encode, is_brief=False)
+
+    def save_briefly(self, batch, position, encode):
+        return self._keep(encode, is_brief=True)
+
+    def _keep(self, encode, *, is_brief):
+        self.saved.append((msgspec.json.decode(encode().body), is_brief))
         return not self.is_away
 
 
@@ -89,7 +95,7 @@ def test_checkpoints_are_sent_once_a_heartbeat(bench):
         context.checkpoint()
         bench.now += 1
     assert bench.cursors == [11, 21, 31]
-    assert {patience for _, patience in bench.saver.saved} == {0.0}
+    assert all(is_brief for _, is_brief in bench.saver.saved)
 
 
 def test_a_flush_is_sent_at_once_and_counts(bench):
@@ -98,7 +104,7 @@ def test_a_flush_is_sent_at_once_and_counts(bench):
     bench.now += 9
     context.checkpoint()
     assert len(bench.saver.saved) == 1
-    assert bench.saver.saved[0][1] == 30.0
+    assert not bench.saver.saved[0][1]
 
 
 def test_a_checkpoint_that_no_server_took_is_tried_again_soon(bench):
@@ -134,12 +140,12 @@ def test_a_step_runs_once_and_its_result_is_saved(bench):
     again = bench.context(body=context.body())
     assert again.step("double", double, 4, plus="x") == [8, "x"]
     assert ran == [4]
-    [(body, patience)] = bench.saver.saved
+    [(body, is_brief)] = bench.saver.saved
     assert body.pop("$fingerprints")["double"].startswith("double/")
     [started_ms, took_ms, attempt] = body.pop("$times")["double"]
     assert (time.time() * 1000 - started_ms < 60_000, took_ms < 60_000, attempt) == (True, True, 1)
     assert body == {"job": "Walk", "name": "n", "cursor": 0, "$steps": {"double": [8, "x"]}}
-    assert patience == 30.0
+    assert not is_brief
 
 
 def test_a_later_attempt_gets_the_results(bench):
@@ -186,8 +192,8 @@ def test_a_raw_job_has_no_steps(bench):
 
 
 def progress_of(saved):
-    body, patience = saved
-    assert patience == 0.0, "nothing waits for progress"
+    body, is_brief = saved
+    assert is_brief, "nothing waits for progress"
     return body["$progress"]
 
 

@@ -27,10 +27,6 @@ from tests.unit.worker.fakes import FakeChild, FakePipeline, batch_of
 DEADLINE_SECONDS = 20
 
 
-class FakeConnector:
-    delay_seconds = 0.0
-
-
 class Bench:
     def __init__(self, *, is_on_loop=False):
         self.pipeline = FakePipeline()
@@ -39,7 +35,6 @@ class Bench:
         self.counted = []
         self.saver = SharedSaver(
             self.pipeline,
-            FakeConnector(),
             Calls("me", is_plain=True),
             self.child,
             self.waker,
@@ -53,11 +48,11 @@ class Bench:
         batch.area.states[0] = RUNNING
         return batch
 
-    def submit(self, body=b"body", patience_seconds=30.0):
-        return self.saver.submit(self.batch, 0, lambda: Snapshot(body), patience_seconds)
+    def submit(self, body=b"body"):
+        return self.saver.submit(self.batch, 0, lambda: Snapshot(body))
 
     def save_soon(self, body):
-        return self.saver.save(self.batch, 0, lambda: Snapshot(body), 0.0)
+        return self.saver.save_briefly(self.batch, 0, lambda: Snapshot(body))
 
     @property
     def bodies(self):
@@ -85,7 +80,7 @@ def on_loop():
 def test_a_save_waits_for_the_main_thread(bench):
     results = []
     thread = threading.Thread(
-        target=lambda: results.append(bench.saver.save(bench.batch, 0, lambda: Snapshot(b"body"), 30.0))
+        target=lambda: results.append(bench.saver.save(bench.batch, 0, lambda: Snapshot(b"body")))
     )
     thread.start()
     while not bench.pipeline.sent:
@@ -143,7 +138,8 @@ def test_a_save_that_was_not_taken_is_not_sent_again_after_a_newer_one(bench, tr
 def test_over_a_bad_connection_no_older_body_follows_a_newer_one(bench):
     chance, futures = random.Random(7), []
     for number in range(400):
-        futures.append(bench.submit(b"%d" % number, chance.choice([0.0, 30.0])))
+        bench.saver.patience_seconds = chance.choice([0.0, 30.0])
+        futures.append(bench.submit(b"%d" % number))
         if chance.random() < 0.5:
             bench.saver.send_queued()
         while bench.pipeline.in_flight and chance.random() < 0.6:
@@ -163,7 +159,7 @@ def test_bodies_are_encoded_in_the_order_in_which_they_are_sent(bench):
 
     def finish(name):
         steps.append(name)
-        bench.saver.save(bench.batch, 0, lambda: Snapshot(b",".join(list(steps))), 30.0)
+        bench.saver.save(bench.batch, 0, lambda: Snapshot(b",".join(list(steps))))
         saved.append(name)
 
     threads = [threading.Thread(target=finish, args=(b"%d" % number,)) for number in range(20)]
@@ -209,7 +205,8 @@ def test_a_save_is_tried_again(bench):
 def test_it_is_not_tried_for_ever(bench):
     for ended in ("patience", "stop"):
         bench.child.stopping_now = ended == "stop"
-        future = bench.submit(patience_seconds=0.0 if ended == "patience" else 30.0)
+        bench.saver.patience_seconds = 0.0 if ended == "patience" else 30.0
+        future = bench.submit()
         bench.saver.send_queued()
         bench.pipeline.answer(ServerUnavailable("gone"))
         assert future.result(0) is False
@@ -225,9 +222,9 @@ def test_a_shard_that_is_away_does_not_block_an_event_loop(on_loop, is_save):
     def call():
         try:
             if is_save:
-                ends.append(on_loop.saver.save(on_loop.batch, 0, lambda: Snapshot(b"body"), 30.0))
+                ends.append(on_loop.saver.save(on_loop.batch, 0, lambda: Snapshot(b"body")))
             else:
-                on_loop.saver.read_messages("walk:s1:p1:7", "part", 0, 1, 30.0)
+                on_loop.saver.read_messages("walk:s1:p1:7", "part", 0, 1)
         except ShardConnectionFailed as error:
             ends.append(error)
 
@@ -289,13 +286,11 @@ def test_what_came_of_a_save_without_patience_is_told_to_the_next(bench):
     assert bench.save_soon(b"smaller") is True
 
 
-@pytest.mark.parametrize("patience_seconds", [0.0, 30.0])
-def test_threads_that_a_job_left_behind_can_save_nothing(bench, patience_seconds):
+@pytest.mark.parametrize("way", ["save", "save_briefly", "submit"])
+def test_threads_that_a_job_left_behind_can_save_nothing(bench, way):
     bench.batch.area.states[0] = SUCCEEDED
     with pytest.raises(RuntimeError, match="the job has ended"):
-        bench.saver.save(bench.batch, 0, lambda: Snapshot(b"body"), patience_seconds)
-    with pytest.raises(RuntimeError, match="the job has ended"):
-        bench.submit(b"body", patience_seconds)
+        getattr(bench.saver, way)(bench.batch, 0, lambda: Snapshot(b"body"))
     bench.saver.send_queued()
     assert bench.bodies == []
 
@@ -303,7 +298,7 @@ def test_threads_that_a_job_left_behind_can_save_nothing(bench, patience_seconds
 def test_a_drain_does_not_block_an_event_loop(on_loop):
     on_loop.child.drain()
     assert on_loop.saver.is_draining
-    assert on_loop.saver.save(on_loop.batch, 0, lambda: Snapshot(b"body"), 30.0) is True
+    assert on_loop.saver.save(on_loop.batch, 0, lambda: Snapshot(b"body")) is True
     on_loop.saver.send_queued()
     assert on_loop.bodies == [b"body"]
 
@@ -333,13 +328,13 @@ def test_a_coroutine_that_is_cancelled_meanwhile_harms_nobody(on_loop):
 
 def test_in_a_process_that_the_job_forks_nobody_waits(bench, monkeypatch):
     monkeypatch.setattr("pinlater.worker.session.shared_saver.getpid", lambda: os.getpid() + 1)
-    assert bench.saver.save(bench.batch, 0, lambda: Snapshot(b"body"), 30.0) is False
+    assert bench.saver.save(bench.batch, 0, lambda: Snapshot(b"body")) is False
 
 
 def test_other_calls_go_the_same_way(bench):
     results = []
     follow_up = FollowUps("mail", [PinLaterJob(b"{}")], b"a key of 16 byte", may_be_there=False)
-    thread = threading.Thread(target=lambda: results.append(bench.saver.enqueue(follow_up, 30.0)))
+    thread = threading.Thread(target=lambda: results.append(bench.saver.enqueue(follow_up)))
     thread.start()
     while not bench.pipeline.sent:
         bench.saver.send_queued()

@@ -27,9 +27,9 @@ class Walk(Job):
 
 
 class FakeLine:
-    """A pipeline and a connector in one; answers as told."""
+    """A pipeline that answers as told."""
 
-    delay_seconds = 0.0
+    delay_seconds, lease_seconds = 0.0, 30.0
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -56,11 +56,14 @@ class FakeLine:
         self.waiting.pop(0)(self.answers.pop(0))
 
 
-def save(line, child, patience_seconds=30.0, count=lambda *_: None):
-    batch = batch_of("walk:s1:p1:7")
-    return SoloSaver(line, line, Calls("me", is_plain=True), child, count).save(
-        batch, 0, lambda: Snapshot(b"body"), patience_seconds
-    )
+def save(line, child, count=lambda *_: None):
+    saver = SoloSaver(line, Calls("me", is_plain=True), child, count)
+    return saver.save(batch_of("walk:s1:p1:7"), 0, lambda: Snapshot(b"body"))
+
+
+def save_briefly(line, child, count=lambda *_: None):
+    saver = SoloSaver(line, Calls("me", is_plain=True), child, count)
+    return saver.save_briefly(batch_of("walk:s1:p1:7"), 0, lambda: Snapshot(b"body"))
 
 
 def test_a_save_names_the_job_and_its_claim(child):
@@ -82,7 +85,7 @@ def test_a_save_is_tried_again(child):
 
 def test_a_save_that_no_server_takes_is_counted(child):
     counted = []
-    assert save(FakeLine(ServerUnavailable("gone")), child, 0.0, lambda *event: counted.append(event)) is False
+    assert save_briefly(FakeLine(ServerUnavailable("gone")), child, lambda *event: counted.append(event)) is False
     assert counted == [("walk", "unsaved", 1)]
 
 
@@ -99,7 +102,7 @@ def test_a_save_that_comes_too_late_does_not_take_the_claim_of_the_job_that_runs
             raise StaleClaims("the job has ended", [])
 
     line = TurningLine()
-    assert SoloSaver(line, line, Calls("me", is_plain=True), child).save(former, 0, lambda: Snapshot(b"body"), 30.0)
+    assert SoloSaver(line, Calls("me", is_plain=True), child).save(former, 0, lambda: Snapshot(b"body"))
     assert line.latter.area is area
     assert not line.latter.is_lost(0)
     line.latter.mark_lost(0)
@@ -127,12 +130,10 @@ class SlowLine(FakeLine):
 
 def test_threads_of_a_job_save_one_after_the_other(child):
     line = SlowLine(*[None] * 8)
-    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, Calls("me", is_plain=True), child)
     batch = batch_of("walk:s1:p1:7")
     with ThreadPoolExecutor(4) as threads:
-        assert (
-            list(threads.map(lambda _: saver.save(batch, 0, lambda: Snapshot(b"body"), 30.0), range(8))) == [True] * 8
-        )
+        assert list(threads.map(lambda _: saver.save(batch, 0, lambda: Snapshot(b"body")), range(8))) == [True] * 8
     assert (len(line.calls), line.most_users) == (8, 1)
 
 
@@ -147,7 +148,7 @@ def test_a_save_that_had_to_wait_is_of_its_turn_and_not_of_its_call(child):
             gate.wait()
 
     job, line = Walk(), GatedLine()
-    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, Calls("me", is_plain=True), child)
     context = RunContext(job, batch_of("walk:s1:p1:7", bodies=[encode_body(job)]), 0, saver)
     with ThreadPoolExecutor(21) as threads:
         threads.submit(context.step, "first", int)
@@ -162,24 +163,24 @@ def test_a_save_that_had_to_wait_is_of_its_turn_and_not_of_its_call(child):
 
 def test_the_end_of_a_job_waits_for_a_save_and_lets_none_begin(child):
     line = SlowLine(None)
-    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, Calls("me", is_plain=True), child)
     batch = batch_of("walk:s1:p1:7")
     with ThreadPoolExecutor(1) as threads:
-        late = threads.submit(saver.save, batch, 0, lambda: Snapshot(b"body"), 30.0)
+        late = threads.submit(saver.save, batch, 0, lambda: Snapshot(b"body"))
         line.is_used.wait()
         saver.close()
         assert (line.users, len(line.calls)) == (0, 1)
         assert late.result() is True
         with pytest.raises(RuntimeError, match="the job has ended"):
-            saver.save(batch, 0, lambda: Snapshot(b"body"), 30.0)
+            saver.save(batch, 0, lambda: Snapshot(b"body"))
     assert len(line.calls) == 1
 
 
 def test_the_end_of_a_job_ends_the_patience_of_its_threads(child):
     line = SlowLine(*[ServerUnavailable("gone")] * 1000)
-    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, Calls("me", is_plain=True), child)
     with ThreadPoolExecutor(1) as threads:
-        late = threads.submit(saver.save, batch_of("walk:s1:p1:7"), 0, lambda: Snapshot(b"body"), 3600.0)
+        late = threads.submit(saver.save, batch_of("walk:s1:p1:7"), 0, lambda: Snapshot(b"body"))
         line.is_used.wait()
         saver.close()
         assert late.result() is False
@@ -187,19 +188,19 @@ def test_the_end_of_a_job_ends_the_patience_of_its_threads(child):
 
 def test_a_save_without_patience_is_tried_once(child):
     line = FakeLine(ServerUnavailable("gone"))
-    assert save(line, child, 0.0) is False
+    assert save_briefly(line, child) is False
 
 
 def test_a_server_that_hangs_is_sent_no_other_save(child):
     """Each of them would hold the job up as long as a call may take."""
     line, counted = FakeLine(), []
-    saver = SoloSaver(line, line, Calls("me", is_plain=True), child, lambda *event: counted.append(event))
+    saver = SoloSaver(line, Calls("me", is_plain=True), child, lambda *event: counted.append(event))
     batch = batch_of("walk:s1:p1:7")
     bodies = iter([b"1", b"2", b"3"])
-    assert [saver.save(batch, 0, lambda: Snapshot(next(bodies)), 0.0) for _ in range(3)] == [False] * 3
+    assert [saver.save_briefly(batch, 0, lambda: Snapshot(next(bodies))) for _ in range(3)] == [False] * 3
     assert [request.requests[0].newBody for _, request in line.calls] == [b"1"]
     line.answers = [None, None]
-    assert saver.save(batch, 0, lambda: Snapshot(next(bodies)), 0.0) is True
+    assert saver.save_briefly(batch, 0, lambda: Snapshot(next(bodies))) is True
     assert [request.requests[0].newBody for _, request in line.calls] == [b"1", b"2"]
     assert counted == [("walk", "saved", 1)] * 2
 
@@ -207,15 +208,15 @@ def test_a_server_that_hangs_is_sent_no_other_save(child):
 @pytest.mark.parametrize("is_same", [True, False])
 def test_a_late_reply_goes_to_the_job_that_sent_the_call(child, is_same):
     line = FakeLine()
-    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, Calls("me", is_plain=True), child)
     batch = batch_of("walk:s1:p1:7", "walk:s1:p1:8")
-    assert saver.save(batch, 0, lambda: Snapshot(b"body"), 0.0) is False
+    assert saver.save_briefly(batch, 0, lambda: Snapshot(b"body")) is False
     line.answers = [EnqueueRejected("2 MB are too many"), None]
     if is_same:
         with pytest.raises(BodyTooLarge, match="2 MB"):
-            saver.save(batch, 0, lambda: Snapshot(b"body"), 0.0)
+            saver.save_briefly(batch, 0, lambda: Snapshot(b"body"))
     else:
-        assert saver.save(batch, 1, lambda: Snapshot(b"body"), 0.0) is True
+        assert saver.save_briefly(batch, 1, lambda: Snapshot(b"body")) is True
 
 
 def test_looking_for_a_server_takes_a_small_part_of_a_jobs_time(child, monkeypatch):
@@ -228,11 +229,11 @@ def test_looking_for_a_server_takes_a_small_part_of_a_jobs_time(child, monkeypat
             raise ServerUnavailable("no way there")
 
     line = FarLine()
-    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, Calls("me", is_plain=True), child)
     batch = batch_of("walk:s1:p1:7")
     for _ in range(100):
         clock[0] += 1.0
-        assert saver.save(batch, 0, lambda: Snapshot(b"body"), 0.0) is False
+        assert saver.save_briefly(batch, 0, lambda: Snapshot(b"body")) is False
     assert clock[0] <= 100.0 + 100.0 * 1.2
 
 
@@ -249,7 +250,7 @@ def test_a_body_too_large_is_the_jobs_mistake(child):
 def saved_steps(child, *answers):
     """Run steps of which the second has a large result; return what was sent, and the saver."""
     job, line = Walk(), FakeLine(*answers)
-    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, Calls("me", is_plain=True), child)
     context = RunContext(job, batch_of("walk:s1:p1:7", bodies=[encode_body(job)]), 0, saver)
     for size in (10, 20_000, 10):
         context.step("load", "x".__mul__, size)
@@ -303,11 +304,11 @@ class RingingLine(FakeLine):
 
 def test_an_alarm_of_the_job_that_rings_amid_a_call_is_heard_at_its_end(child, alarm):
     line = RingingLine(None, None)
-    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, Calls("me", is_plain=True), child)
     batch = batch_of("jobs:s1:p1:1", bodies=[encode_body(Walk())])
     for number in (1, 2):
         with pytest.raises(Overdue):
-            saver.save(batch, 0, lambda: Snapshot(b"{}"), 5.0)
+            saver.save(batch, 0, lambda: Snapshot(b"{}"))
         assert len(line.calls) == number
         assert not saver.is_saving
         assert signal.getsignal(signal.SIGVTALRM) is alarm
@@ -316,7 +317,7 @@ def test_an_alarm_of_the_job_that_rings_amid_a_call_is_heard_at_its_end(child, a
 def test_messages_are_asked_for_before_they_are_needed(child):
     found = [PinLaterMessage(4, "id", MessageKind.EVENT, b"x")]
     line = FakeLine()
-    saver = SoloSaver(line, line, Calls("me", is_plain=True), child)
+    saver = SoloSaver(line, Calls("me", is_plain=True), child)
     wait = saver.ask_messages("walk:s1:p1:7", "go", 3, 100)
     [(method, request)] = line.calls
     assert (method, request.jobDescriptor, request.name, request.after, request.limit) == (
@@ -329,5 +330,5 @@ def test_messages_are_asked_for_before_they_are_needed(child):
 @pytest.mark.parametrize("trouble", [ServerUnavailable("gone"), UnknownError("full")])
 def test_messages_that_do_not_come_are_none(child, trouble):
     line = FakeLine(trouble)
-    wait = SoloSaver(line, line, Calls("me", is_plain=True), child).ask_messages("walk:s1:p1:7", "go", 0, 100)
+    wait = SoloSaver(line, Calls("me", is_plain=True), child).ask_messages("walk:s1:p1:7", "go", 0, 100)
     assert wait() == ()
