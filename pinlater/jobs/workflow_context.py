@@ -242,17 +242,15 @@ class WorkflowContext(InterruptibleContext):
 
     @cached_property
     def _steps(self) -> Steps:
-        records = StepRecords(self._metadata, self._outside_steps)
-        return Steps(self, records, lambda: self._running_options, self._save_surely, self._save_awaited)
+        return Steps(self, self._new_records(), lambda: self._running_options, self._save_surely, self._save_awaited)
 
-    @cached_property
-    def _outside_steps(self) -> OutsideSteps:
+    def _new_records(self) -> StepRecords:
         try:
             outside = OutsideSteps(self._metadata, self._link.read)
         except StepMismatch as error:
             self.refuse_record(_RESULTS, error)
         self._metadata.accept_record(_RESULTS)
-        return outside
+        return StepRecords(self._metadata, outside)
 
     @cached_property
     def _sleep_names(self) -> NameCounter:

@@ -29,6 +29,7 @@ from pinlater.jobs.waiting import JobWaits
 from pinlater.model.status import SAGAS_UNDONE
 from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.running.blocked import REASONS
+from pinlater.worker.running.claim_checks import check_end, is_undoing_cancelled
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.undoing import has_undone, undo_first
 from pinlater.worker.session.failure_text import describe_error, describe_failure, error_text
@@ -78,14 +79,14 @@ class EndedRun:
     def _reason_after(self, error: BaseException | None) -> BaseException | None:
         """Return the exception that decides the outcome; an interruption by the context takes precedence."""
         context = self._context
-        context.check_end()
+        check_end(context)
         if error is None and context.interruption is None:
             # The job has caught it, but has left a saga neither finished nor undone; or it has left out a step.
             error = context.saga_failure or context.check_awaited()
         reason = swallowed_interruption(context, error) or context.interruption
         if reason is None and error is not None:
             return interruption_in(error) or error
-        if reason is None and context.is_cancelled and context.is_undoing_cancelled:
+        if reason is None and context.is_cancelled and is_undoing_cancelled(context):
             return JobCancelled("the job was cancelled")  # it has caught the exception that says so
         return reason
 
@@ -127,7 +128,7 @@ class EndedRun:
 
     def _failed(self, error: BaseException) -> Outcome:
         context = self._context
-        if context.is_cancelled and not context.is_undoing_cancelled:  # it failed by itself before it noticed
+        if context.is_cancelled and not is_undoing_cancelled(context):  # it failed by itself before it noticed
             return self._given_up(error, " (it was cancelled)", ending=CANCELLED)
         is_planned = isinstance(error, Retry)
         if isinstance(error, Retry) and error.after is not None:
@@ -171,9 +172,9 @@ class EndedRun:
         )
         failure = Failure(status, after_ms, ending, self._name)
         outcome = undo_first(context, failure, error, int(self._now() * 1000))
-        if isinstance(outcome, Failure) and context.has_unsent_reports:  # other outcomes carry them
+        if isinstance(outcome, Failure) and context.body.has_unsent_reports:  # other outcomes carry them
             with suppress(BodyTooLarge):
-                context.send_reports()
+                context.body.send_reports()
         return outcome
 
     # Without spending an attempt
@@ -186,7 +187,7 @@ class EndedRun:
                 return self._given_up(context.expired("it would sleep until"))
             return self._given_up(cause, self._too_late)
         try:
-            body = context.body_after(why)
+            body = context.body.after(why)
         except BodyInvalid as error:
             return self.outcome_of(error)
         if isinstance(why, JobWaits):  # a message may end the wait before the time that it names
@@ -207,8 +208,8 @@ class EndedRun:
         context = self._context
         due_ms = next_run.due_ms(self._now())
         try:
-            body = context.body_of_next_run(due_ms)
+            body = context.body.of_next_run(due_ms)
         except BodyInvalid as error:
             return self.outcome_of(error)
         log.debug("%s runs again in %.1f s", self._name, max(due_ms / 1000 - self._now(), 0.0))
-        return Interruption(body, due_ms, context.attempts_allowed, drops=context.dropped)
+        return Interruption(body, due_ms, context.attempts_allowed, drops=context.body.dropped)

@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cached_property
 from math import inf
 from threading import get_ident
-from typing import Any, TypeVar, Unpack
+from typing import Any, NoReturn, TypeVar, Unpack
 
-from pinlater.client.jobs import encoder, target_queue
-from pinlater.client.servers import STORE_OUT_OF_REACH
-from pinlater.errors import JobExpired, JobInterrupted, QueueNotFound
+from pinlater.errors import JobExpired, JobInterrupted, JobSleeps, PinLaterError, StepMismatch
 from pinlater.jobs.body_codec import options_of
 from pinlater.jobs.cursor import iterate
 from pinlater.jobs.enqueue_options import FollowUpOptions
-from pinlater.jobs.follow_ups import follow_up_key, idempotency_key, set_unique_key
+from pinlater.jobs.follow_ups import follow_up_key, set_unique_key
 from pinlater.jobs.job import Job
-from pinlater.jobs.message_link import MessageLink
 from pinlater.jobs.next_run import NextRun, NextRunPlan
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_codec import encode_result
 from pinlater.jobs.run_keys import new_run_id
 from pinlater.jobs.step_deadline import StepDeadline
-from pinlater.model.body_metadata import METADATA_BYTE, OPEN_SAGA, Recurrence, SagaMark, read_recurrence
+from pinlater.jobs.step_records import StepRecords
+from pinlater.jobs.workflow_context import WorkflowContext
+from pinlater.model.body_metadata import METADATA_BYTE, BodyMetadata, Recurrence, SagaMark, read_recurrence
 from pinlater.model.descriptor import queue_of
 from pinlater.model.policy import may_have_policy
 from pinlater.model.progress import Progress
-from pinlater.model.trace_context import EnqueueTrace, UntracedEnqueue, read_trace_context, trace_log_fields
-from pinlater.worker.running.body_context import BodyContext
+from pinlater.model.trace_context import read_trace_context, trace_log_fields
+from pinlater.worker.running.blocked import blocked_wait
+from pinlater.worker.running.claim_checks import check_stop
+from pinlater.worker.running.job_body import JobBody
 from pinlater.worker.running.job_log import JobLog
-from pinlater.worker.running.message_pages import MessagePages
 from pinlater.worker.running.run_limits import RunLimits
 from pinlater.worker.running.run_services import DEFAULT_SERVICES, RunServices
 from pinlater.worker.running.server_link import ServerLink
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.pipeline import CALL_SECONDS
-from pinlater.worker.session.saver import Encode, FollowUps, Saver, Snapshot
+from pinlater.worker.session.saver import Saver
 
 SPARE_ATTEMPTS = 3
 """Extra attempts that the server allows a job with something to undo: as many as the crashes in a row that make a job
@@ -53,36 +52,33 @@ _PUBLISH_SECONDS = 1.0
 _AT_ONCE = nullcontext()
 _T = TypeVar("_T")
 
-_Save = Callable[[DequeuedBatch, int, Encode], bool]
 
-_unchanged: Encode = partial(Snapshot, None)
-
-
-class RunContext(BodyContext):
+class RunContext(WorkflowContext):
     """Context of one attempt of one job.
 
     Args:
-        job, batch, position: see below.
-        saver: sends checkpoints.
+        job, batch, position, saver: see below.
         services: what the contexts of a runner share.
 
     Attributes:
         job: the record.
         batch: the job's batch.
         position: its position there.
+        saver: makes the calls to the server.
         next_run: when the job runs again if it succeeds; ``reschedule`` replaces what was planned.
         result: the encoded result of the job, if one is stored.
         may_have_metadata: whether the body may have metadata.
         options: options of the job's class, changed by those of its enqueue.
         run_limits: records each sign of progress; None if the job has no ``stall_after``.
+        status_note: text for the job's custom status if this attempt is interrupted.
 
     Raises:
         BodyInvalid: the options of its enqueue cannot be read.
     """
 
     run_limits: RunLimits | None = None
+    status_note = ""
     _next_save: float | None = None
-    _sent_at: float | None = None
     _published_at: float | None = None
 
     def __init__(
@@ -102,9 +98,9 @@ class RunContext(BodyContext):
         self.job = job
         self.batch = batch
         self.position = position
-        self._saver = saver
+        self.saver = saver
         self._services = services
-        self._last_body = body = batch.bodies[position]
+        body = batch.bodies[position]
         self.options = job.job_options
         # Read at the end of each run: as class attributes, they would be searched for in all bases.
         self.interruption = self.saga_failure = self.unawaited_steps = None
@@ -154,14 +150,14 @@ class RunContext(BodyContext):
     @property
     def is_draining(self) -> bool:
         """Whether the worker is stopping."""
-        return self._saver.is_draining
+        return self.saver.is_draining
 
     def checkpoint(self, *, flush: bool = False) -> None:
         """Save the record; see ``JobContext.checkpoint``."""
         if self.interruption is not None or self.batch.area.stop_ns[self.position]:
             self.go_on()
             self.begin_unless_something_to_undo_is_ahead()
-        if self._saver.is_draining:
+        if self.saver.is_draining:
             self._save_surely()
             raise self.interrupt(JobInterrupted())
         now = time.monotonic()
@@ -173,7 +169,7 @@ class RunContext(BodyContext):
             self._save_surely()
         elif now < self._next_save:
             return
-        elif not self._save(self._saver.save_briefly, self._encoded):  # the job does not wait for a server
+        elif not self.body.save_briefly():  # the job does not wait for a server
             self._next_save = now + min(self.options.heartbeat, _RETRY_SECONDS)
             return
         self._next_save = now + self.options.heartbeat
@@ -185,28 +181,24 @@ class RunContext(BodyContext):
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Report progress; see ``JobContext.progress``."""
         self._refuse_raw("progress")
-        self._metadata.progress, self.has_unsent_reports = Progress(done, total, note), True
+        body, now = self.body, time.monotonic()
+        body.metadata.progress, body.has_unsent_reports = Progress(done, total, note), True
         self._record_progress()
-        now = time.monotonic()
-        if self._sent_at is None:
-            self._sent_at = now
+        if body.sent_at is None:
+            body.sent_at = now
         beats = 1 if self._next_save is None else 2  # checkpoints carry the progress, too, unless they are rare
-        if now >= self._sent_at + beats * self.options.heartbeat:
-            self.send_reports()
+        if now >= body.sent_at + beats * self.options.heartbeat:
+            body.send_reports()
 
     def publish(self, **fields: Any) -> None:
         """Show fields; see ``JobContext.publish``."""
         super().publish(**fields)
         self._record_progress()
-        self.has_unsent_reports = True
+        self.body.has_unsent_reports = True
         now = time.monotonic()
         if self._published_at is None or now >= self._published_at + _PUBLISH_SECONDS:
             self._published_at = now
-            self.send_reports()
-
-    def send_reports(self) -> None:
-        """Send progress and published fields, without the record, which the job may be changing; wait for no server."""
-        self._send(self._saver.save_briefly, self._encoded_reports)
+            self.body.send_reports()
 
     def enqueue(self, job: Job, *, name: str, **options: Unpack[FollowUpOptions]) -> str:
         """Enqueue a follow-up once; see ``JobContext.enqueue``."""
@@ -218,47 +210,19 @@ class RunContext(BodyContext):
         self.begin()
         key = follow_up_key(self.descriptor, self._metadata.run, use)
         set_unique_key(options, key)
-        target = target_queue(job, options.get("queue"))
-        with self._sending(target) as sending:
-            struct = encoder(options, sending.trace, self.server_seconds).struct(job)
-            follow_up = FollowUps(target, [struct], idempotency_key(key, self._created_at_ms), self._may_repeat)
-            [descriptor] = self._enqueue(follow_up)
-            sending.record_stored([target], 1, descriptor)
-        enqueued[use] = descriptor
+        enqueued[use] = descriptor = self._link.enqueue_follow_up(job, key, options)
         self._save_surely()
         return descriptor
 
-    def _enqueue(self, follow_ups: FollowUps) -> list[str]:
-        """Enqueue other jobs; if their queue is missing, or the shard that they belong on is away, wait for it."""
-        missing = f"queue {follow_ups.queue}"
-        try:
-            with self._while_calling():
-                stored = self._saver.enqueue(follow_ups)
-        except (QueueNotFound, *STORE_OUT_OF_REACH) as error:
-            self.wait_while_blocked(missing, error)
-        self._metadata.accept_record(missing)
-        return stored
+    @cached_property
+    def _link(self) -> ServerLink:
+        return ServerLink(self)
 
     @property
-    def _created_at_ms(self) -> int | None:
+    def created_at_ms(self) -> int | None:
+        """When the job was enqueued, epoch milliseconds; None if the server does not tell."""
         created_at_ms: int | None = self.batch.metadata[self.position].createdAtTimestampMillis
         return created_at_ms
-
-    @cached_property
-    def _link(self) -> MessageLink:
-        return ServerLink(
-            MessagePages(self._saver, self.descriptor),
-            created_at_ms=self._created_at_ms,
-            may_repeat=self._may_repeat,
-            now=self._services.now,
-            calling=self._while_calling,
-            reading=self._reading_of_own_shard,
-            tracing=self._sending,
-            send=self._enqueue,
-        )
-
-    def _sending(self, queue: str) -> EnqueueTrace:
-        return UntracedEnqueue(self.trace_context) if self.run_trace is None else self.run_trace.trace_enqueue(queue)
 
     def reschedule(self, *, after: float | None = None, at: datetime | float | None = None) -> None:
         """Schedule the next run; see ``JobContext.reschedule``."""
@@ -272,12 +236,37 @@ class RunContext(BodyContext):
         zone = UTC if schedule is None else schedule.zone
         return None if again is None else datetime.fromtimestamp(again.due_ms / 1000, zone)
 
+    def _running_job(self) -> Job:
+        return self.job
+
     @property
     def _running_options(self) -> JobOptions:
         return self.options
 
+    @cached_property
+    def body(self) -> JobBody:
+        """Return the body of the job; most jobs never ask for it."""
+        return JobBody(self)
+
+    @cached_property
+    def _metadata(self) -> BodyMetadata:  # type: ignore[override] # read when it is needed
+        return self.body.metadata
+
+    def _new_records(self) -> StepRecords:
+        self.body.records = records = super()._new_records()
+        return records
+
+    @property
+    def saga_mark(self) -> SagaMark | None:
+        """What has to be undone if the job gives up."""
+        return self.body.saga_mark
+
+    def server_seconds(self) -> float:
+        """Return epoch seconds of the server's clock."""
+        return self._services.now()
+
     def _new_run_id(self) -> str:
-        return new_run_id(self.descriptor, self._created_at_ms, self._metadata.run)
+        return new_run_id(self.descriptor, self.created_at_ms, self._metadata.run)
 
     def _record_progress(self) -> None:
         if self.run_limits is not None:
@@ -290,7 +279,7 @@ class RunContext(BodyContext):
         if seconds is None or ((mark := self.saga_mark) is not None and mark.why):  # it is undone, however late
             return inf
         again = self.recurrence
-        began_ms = self._created_at_ms if again is None else again.due_ms
+        began_ms = self.created_at_ms if again is None else again.due_ms
         return inf if began_ms is None else began_ms + 1000 * seconds  # the original's server does not tell
 
     @property
@@ -329,64 +318,55 @@ class RunContext(BodyContext):
         self.batch.new_attempts = {**self.batch.new_attempts, self.position: given}
         return SagaMark([], "", self.attempts_allowed, self.attempt, given)
 
-    def ask_if_cancelled(self) -> None:
-        """Ask a server whether a job with something to undo was cancelled; then it was only handed out to undo that.
-
-        Other jobs learn it with their next save.
-        """
-        if self._may_have_been_cancelled():
-            self._send(self._saver.save, _unchanged)
-
-    async def ask_if_cancelled_awaited(self) -> None:
-        """Ask from a coroutine; see ``ask_if_cancelled``."""
-        if self._may_have_been_cancelled():
-            with self._while_calling():
-                await self._submitted(_unchanged)
-
-    def _may_have_been_cancelled(self) -> bool:
-        mark = self.saga_mark if OPEN_SAGA in self._last_body else None
-        if mark is not None and mark.is_cancelled:
-            self.batch.mark_undoing(self.position)
-        return mark is not None and not mark.why
-
     def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
         """Return a context in which the deadline of a step is enforced."""
         return self._services.limit_step(deadline)
 
     def _save_surely(self) -> bool:
-        return self._save(self._saver.save, self._encoded_to_move)
+        return self.body.save()
 
     async def _save_awaited(self) -> bool:
-        """Save from a coroutine without blocking its event loop, if other jobs run on it."""
-        self._sent_at = time.monotonic()
-        keeps = self._saver.keeps_messages
-        with self._while_calling():
-            is_saved = await self._submitted(self._encoded_to_move)
-            if not is_saved and keeps and not self._saver.keeps_messages:
-                is_saved = await self._submitted(self._encoded_to_move)
-        if self.batch.area.stop_ns[self.position]:
-            self.go_on()
-        return is_saved
+        return await self.body.save_awaited()
 
-    def _submitted(self, encode: Encode) -> Awaitable[bool]:
-        return asyncio.wrap_future(self._saver.submit(self.batch, self.position, encode))
-
-    def _save(self, save: _Save, encode: Encode) -> bool:
-        keeps = self._saver.keeps_messages
-        is_saved = self._send(save, encode)
-        if not is_saved and keeps and not self._saver.keeps_messages:
-            is_saved = self._send(save, encode)
-        if self.batch.area.stop_ns[self.position]:
-            self.go_on()
-        return is_saved
-
-    def _send(self, save: _Save, encode: Encode) -> bool:
-        self._sent_at = time.monotonic()
-        with self._while_calling():
-            return save(self.batch, self.position, encode)
-
-    def _while_calling(self) -> AbstractContextManager[None]:
+    def while_calling(self) -> AbstractContextManager[None]:
         """Return a context for a call to the server: while it waits, the job does not count as stalled."""
         if self.run_limits is None:
             return _AT_ONCE
-        return self.run_limits.calling(self._saver.patience_seconds + CALL_SECONDS)
+        return self.run_limits.calling(self.saver.patience_seconds + CALL_SECONDS)
+
+    # How the attempt ends
+
+    def note_interruption(self, why: JobInterrupted) -> None:
+        """Record that the attempt ends, and with which body."""
+        if self.interruption is None:
+            self.body.note_interruption()
+        super().note_interruption(why)
+
+    def refuse_record(self, step: str, error: StepMismatch) -> NoReturn:
+        """Let the job wait for code that fits its recorded steps; see ``wait_while_blocked``."""
+        self.wait_while_blocked(step, error)
+
+    def wait_while_blocked(self, key: str, error: PinLaterError) -> NoReturn:
+        """End the attempt, and let the job wait until it may go on; when it has waited long enough, raise the error.
+
+        Args:
+            key: identifies what blocks the job.
+            error: says so in words; its class is one of ``REASONS``.
+        """
+        now_ms, give_up_seconds = int(self.server_seconds() * 1000), self._services.unknown_seconds
+        wait = blocked_wait(self._metadata.mismatch, key, error, now_ms=now_ms, give_up_seconds=give_up_seconds)
+        if wait is None:
+            raise error
+        self._metadata.mismatch, self.status_note = wait.mark, wait.status
+        raise self.interrupt(JobSleeps(wait.until_ms)) from error
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the job was cancelled; see ``JobContext.is_cancelled``."""
+        return self.batch.is_cancelled(self.position)
+
+    def go_on(self) -> None:
+        """Raise the interruption if the attempt was ended before, the claim was lost or the job was cancelled."""
+        if self.batch.area.stop_ns[self.position]:
+            check_stop(self)
+        super().go_on()

@@ -24,6 +24,7 @@ from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_type import has_typed_result
 from pinlater.jobs.retry_delay import delay_ms
 from pinlater.worker import logs
+from pinlater.worker.running.claim_checks import ask_if_cancelled, check_stop
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.ended_run import EndedRun
 from pinlater.worker.running.limits import KillAt, Limits, TimeLimits, never_kill
@@ -151,8 +152,8 @@ class Runner:
         self._running.job = context
         try:
             if context.may_have_metadata:
-                context.ask_if_cancelled()
-            if context.batch.area.stop_ns[context.position] and context.check_stop():
+                ask_if_cancelled(context)
+            if context.batch.area.stop_ns[context.position] and check_stop(context):
                 return self._ended(context, None, now_ns)
             if is_limited:
                 run_limits = self._new_run_limits(context, now_ns)
@@ -183,14 +184,16 @@ class Runner:
     def _call(self, context: RunContext) -> None:
         returned = context.job.run(context)
         if returned.__class__ is CoroutineType:
-            returned = self._coroutines.run(returned, context.check_stop, context.check_awaited, context.let_steps_end)
+            returned = self._coroutines.run(
+                returned, partial(check_stop, context), context.check_awaited, context.let_steps_end
+            )
         if returned is not None or type(context.job) in self._with_result:
             context.record_returned(returned)
 
     def _call_with_middleware(self, context: RunContext) -> None:
         if iscoroutinefunction(context.job.run):
             awaited = run_within(self._middleware, context.job, context, context.record_returned)
-            self._coroutines.run(awaited, context.check_stop, context.check_awaited)
+            self._coroutines.run(awaited, partial(check_stop, context), context.check_awaited)
             return
         with within(self._middleware, context.job, context):
             self._call(context)

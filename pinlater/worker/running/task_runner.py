@@ -11,6 +11,7 @@ from pinlater.jobs.body_codec import JobCodec
 from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware, run_within
 from pinlater.worker import logs
+from pinlater.worker.running.claim_checks import ask_if_cancelled_awaited, check_stop
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.loop_limits import await_limited
 from pinlater.worker.running.run_context import RunContext
@@ -68,8 +69,8 @@ class TaskRunner(Runner):
         logs.current_job.set(logs.CurrentJob(context))
         try:
             if context.may_have_metadata:
-                await context.ask_if_cancelled_awaited()
-            if context.batch.area.stop_ns[context.position] and context.check_stop():
+                await ask_if_cancelled_awaited(context)
+            if context.batch.area.stop_ns[context.position] and check_stop(context):
                 return self._ended(context, None, now_ns)
             if context.options.is_limited:
                 run_limits = self._new_run_limits(context, now_ns)

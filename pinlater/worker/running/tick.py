@@ -110,7 +110,7 @@ class Tick:
             log.error("%s lost too many claims, or was retried by hand; it is ended and enqueued again", options.name)
             return
         context.attempts_allowed = self._attempts_allowed(told)
-        context.begin_tick(int(now() * 1000))
+        context.body.begin_tick(int(now() * 1000))
         if change:
             log.info("%s brings its run to an end, which is the last one: %s", options.name, change)
         elif options.schedule is not None:
@@ -153,6 +153,6 @@ class Tick:
             return Failure(status, None, ending, self._options.name)
         due_ms = self._next.due_ms(self._now())
         is_discarded = ending == DISCARDED
-        body = self._context.body_of_next_run_after_failure(due_ms, is_failure=not is_discarded)
-        ending, drops = DISCARDED if is_discarded else TICK_FAILED, self._context.dropped
+        body = self._context.body.of_next_run_after_failure(due_ms, is_failure=not is_discarded)
+        ending, drops = DISCARDED if is_discarded else TICK_FAILED, self._context.body.dropped
         return Interruption(body, due_ms, self._claims_of_next, status, ending, drops=drops)

@@ -110,6 +110,6 @@ def _origin(now_ms: int) -> str:
 
 def _begin(context: RunContext, outcome: Failure, why: str, now_ms: int, *, is_cancelled: bool = False) -> Undoing:
     log.warning("%s gives up; its sagas are undone first", context.options.name)
-    body = context.body_to_undo(why, is_cancelled=is_cancelled)
+    body = context.body.to_undo(why, is_cancelled=is_cancelled)
     attempts = max(context.attempts_allowed, UNDO_ATTEMPTS)
     return Undoing(body, now_ms, attempts, outcome.status, outcome.ending)

@@ -87,7 +87,7 @@ def test_a_follow_up_is_sent_and_kept(saver):
     assert (queue, struct.body, struct.priority) == ("mail", b'{"job":"Mail","to":"bob"}', 2)
     assert (struct.numAttemptsAllowed, struct.runAfterTimestampMillis) == (2, 5000)
     assert struct.uniqueKey == "bills:s1:p1:7/0/bob"
-    assert kept == {"bob": descriptor} == read_metadata(context.body()).enqueued
+    assert kept == {"bob": descriptor} == read_metadata(context.body.encode()).enqueued
 
 
 def test_a_delay_counts_from_the_time_of_the_server(saver):
@@ -110,7 +110,7 @@ def test_a_policy_that_cannot_travel_is_refused(kind):
 def test_a_later_attempt_does_not_send_it_again(saver):
     first = worker_context(Bill())
     descriptors = [first.enqueue(Mail(), name="a") for _ in range(2)]
-    second = worker_context(Bill(), body=first.body(), saver=saver)
+    second = worker_context(Bill(), body=first.body.encode(), saver=saver)
     assert [second.enqueue(Mail(), name="a") for _ in range(2)] == descriptors
     assert saver.said == []
     second.enqueue(Mail(), name="a")

@@ -240,7 +240,7 @@ def test_a_sleep_is_saved_when_the_job_goes_back_and_not_before(kind):
 
     attempts = kind()
     asyncio.run(run(attempts.attempt()))
-    went_back = attempts.context.body()
+    went_back = attempts.context.body.encode()
     attempts.died()
     assert not read_metadata(attempts.body).sleeps
     context = attempts.attempt()

@@ -136,7 +136,7 @@ def test_what_nobody_knows_to_be_stored_stays_in_the_body(attempts):
     context = attempts.attempt()
     attempts.saver.is_stored = lambda _: False
     steps(context, range(300))
-    body = context.body()
+    body = context.body.encode()
     assert len(json.loads(body)["$steps"]) == 300
     assert steps(attempts.attempt(2, body=body), range(300), never)[-1] == load(299)
 
@@ -166,18 +166,18 @@ def test_an_older_server_that_cannot_read_them_costs_no_attempt(attempts):
 def test_the_next_run_has_none(attempts):
     context = attempts.attempt()
     steps(context, range(500))
-    assert context.dropped == (steps_name(0),)
-    body = context.body_of_next_run(7)
+    assert context.body.dropped == (steps_name(0),)
+    body = context.body.of_next_run(7)
     assert json.loads(body) == {"job": "Plain", "$again": {"due_ms": 7, "run": 1}}
-    assert replace_metadata(context.body(), BodyMetadata(recurrence=Recurrence(7, 1))) == body
+    assert replace_metadata(context.body.encode(), BodyMetadata(recurrence=Recurrence(7, 1))) == body
     assert steps(attempts.attempt(body=body), range(200))[-1] == load(199)
-    assert attempts.context.dropped == (steps_name(1),)
+    assert attempts.context.body.dropped == (steps_name(1),)
 
 
 def test_a_job_without_any_drops_none(attempts):
     context = attempts.attempt()
     steps(context, range(5))
-    assert context.dropped == ()
+    assert context.body.dropped == ()
 
 
 def test_the_mark_stays_when_a_job_is_undone(attempts):

@@ -142,7 +142,7 @@ def test_the_run_knows_what_it_was_planned_for():
     job = Poll()
     context = RunContext(job, batch_of("polls:s1:p1:7", bodies=[encode_body(job)]), 0, Saver())
     assert context.scheduled_for is None
-    body = context.body_of_next_run(MOMENT_MS)
+    body = context.body.of_next_run(MOMENT_MS)
     context = RunContext(job, batch_of("polls:s1:p1:7", bodies=[body]), 0, Saver())
     assert context.scheduled_for == MOMENT
     assert FakeContext(scheduled_for=MOMENT).scheduled_for == MOMENT

@@ -331,7 +331,7 @@ def test_the_body_keeps_what_is_to_be_undone_only_while_it_may_be():
     class Watched(Trip):
         def run(self, context):
             super().run(context)
-            bodies.append(context.body())
+            bodies.append(context.body.encode())
 
     run(Watched()).assert_succeeded()
     assert read_metadata(bodies[0]).saga.steps == []

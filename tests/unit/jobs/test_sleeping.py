@@ -92,7 +92,7 @@ def fake_after(context, job):
 
 
 def worker_after(context, job):
-    return worker_context(job, context.body())
+    return worker_context(job, context.body.encode())
 
 
 @pytest.mark.parametrize(("kind", "after"), [(worker_context, worker_after), (FakeContext, fake_after)])
@@ -160,8 +160,8 @@ def test_the_record_is_saved_before_and_the_sleep_goes_with_the_job():
     context = worker_context(job, saver=saver)
     until, _ = sleep(context, 60, name="a")
     assert saver.bodies == [encode_body(job)], "a process that dies now has not slept"
-    assert read_metadata(context.body()) == BodyMetadata(sleeps={"a": round(until * 1000)})
-    worker_context(job, context.body()).sleep_for(60, name="a")
+    assert read_metadata(context.body.encode()) == BodyMetadata(sleeps={"a": round(until * 1000)})
+    worker_context(job, context.body.encode()).sleep_for(60, name="a")
 
 
 def test_a_record_that_is_too_large_fails_awake():
@@ -172,7 +172,7 @@ def test_a_record_that_is_too_large_fails_awake():
     context = worker_context(Plain(), saver=Refuses())
     with pytest.raises(BodyTooLarge):
         context.sleep_for(60, name="a")
-    assert read_metadata(context.body()) == BodyMetadata()
+    assert read_metadata(context.body.encode()) == BodyMetadata()
 
 
 def test_the_runner_tells_when_to_go_on():

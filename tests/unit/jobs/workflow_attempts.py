@@ -55,7 +55,7 @@ class InAWorker:
 
     def slept(self):
         """Go on with what goes back to the queue."""
-        self.body = self.context.body()
+        self.body = self.context.body.encode()
 
     def record(self, steps):
         """Go on with results that a worker of an older version has saved."""

@@ -9,7 +9,7 @@ from pinlater.jobs.body_codec import encode_body
 from pinlater.model.body_metadata import BodyMetadata, SagaMark
 from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.running.coroutines import CHECK_SECONDS
-from pinlater.worker.running.run_context import RunContext
+from pinlater.worker.running import task_runner
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.outcome import Failure, Interruption
 from tests.unit.worker.fakes import batch_of
@@ -118,7 +118,7 @@ def test_a_job_that_is_cancelled_while_it_asks_for_that_ends_alone(tasks, monkey
         seen.append(context)
         await asyncio.sleep(DEADLINE_SECONDS)
 
-    monkeypatch.setattr(RunContext, "ask_if_cancelled_awaited", ask)
+    monkeypatch.setattr(task_runner, "ask_if_cancelled_awaited", ask)
     body = encode_body(Awaited(how="gate"), BodyMetadata(steps={"one": 1}))
     batch = batch_of("jobs:s1:p1:7", bodies=[body])
     tasks.team.start(batch)

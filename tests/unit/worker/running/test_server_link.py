@@ -1,13 +1,12 @@
 """How a running job enqueues its children: by calls that fit, and that are known again."""
 
-from contextlib import nullcontext
-
 from pinlater import Job
 from pinlater.client.batches import MAX_BATCH_BYTES
 from pinlater.jobs.message_link import Children
 from pinlater.model.messages import Parent
-from pinlater.model.trace_context import UntracedEnqueue
+from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.server_link import ServerLink
+from tests.unit.worker.fakes import batch_of
 
 
 class Copy(Job, queue="copies"):
@@ -29,16 +28,7 @@ class Calls:
 def enqueue(*texts):
     """Enqueue children with these texts; return their descriptors, and what was sent."""
     calls = Calls()
-    link = ServerLink(
-        None,
-        1_000,
-        may_repeat=False,
-        now=float,
-        calling=nullcontext,
-        reading=nullcontext,
-        tracing=lambda _: UntracedEnqueue(),
-        send=calls.enqueue,
-    )
+    link = ServerLink(RunContext(Copy(text="all"), batch_of("parents:s1:p1:7"), 0, calls))
     told = [(Copy(text=text), Parent("parents:s1:p1:7", "call/0/copy", number)) for number, text in enumerate(texts)]
     return link.enqueue(Children("copies", told, {}, "parents:s1:p1:7/call/0/copy/0/copies")), calls.made
 

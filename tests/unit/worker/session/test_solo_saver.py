@@ -154,7 +154,7 @@ def test_a_save_that_had_to_wait_is_of_its_turn_and_not_of_its_call(child):
         threads.submit(context.step, "first", int)
         line.is_used.wait()
         steps = [threads.submit(context.step, f"step {number}", int) for number in range(20)]
-        while len(read_metadata(context.body()).steps) < 21:
+        while len(read_metadata(context.body.encode()).steps) < 21:
             time.sleep(0.001)
         gate.set()
         assert [step.result() for step in steps] == [0] * 20
