@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pinlater.errors import EnqueueRejected, JobFailed, JobInterrupted, JoinTimeout, ResultInvalid, StepMismatch
 from pinlater.jobs.awaited_call import refuse_await
@@ -15,7 +15,6 @@ from pinlater.jobs.batch_size import check_batch_size
 from pinlater.jobs.call_fingerprints import call_difference, call_fingerprint
 from pinlater.jobs.enqueue_options import CallOptions
 from pinlater.jobs.failed_jobs import job_failed
-from pinlater.jobs.interruptible import InterruptibleContext
 from pinlater.jobs.job import Job
 from pinlater.jobs.message_link import Children, MessageLink
 from pinlater.jobs.name_counter import NameCounter
@@ -26,6 +25,9 @@ from pinlater.model.body_metadata import BodyMetadata, call_name
 from pinlater.model.messages import MessageKind, MessageWait, Parent, ReceivedMessage
 from pinlater.model.plural import plural
 from pinlater.model.wait_records import CallRecord
+
+if TYPE_CHECKING:
+    from pinlater.jobs.workflow_context import WorkflowContext
 
 _PAGE = 1000
 DEFAULT_BATCH = 1000
@@ -91,7 +93,7 @@ class ChildCalls:
 
     def __init__(
         self,
-        context: InterruptibleContext,
+        context: WorkflowContext,
         metadata: BodyMetadata,
         link: MessageLink,
         save: Callable[[], object],

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from pinlater.errors import EventInvalid, EventTimeout
 from pinlater.jobs.events import check_event, event_name
-from pinlater.jobs.interruptible import InterruptibleContext
 from pinlater.jobs.json_forms import decoder
 from pinlater.jobs.message_link import MessageLink
 from pinlater.jobs.name_counter import check_name
@@ -20,6 +19,9 @@ from pinlater.jobs.waiting import ENDLESS_MS, JobWaits
 from pinlater.model.body_metadata import BodyMetadata
 from pinlater.model.messages import MessageWait, ReceivedMessage
 from pinlater.model.wait_records import EventRecord
+
+if TYPE_CHECKING:
+    from pinlater.jobs.workflow_context import WorkflowContext
 
 _PAGE = 1000
 
@@ -37,7 +39,7 @@ class EventWaits:
 
     def __init__(
         self,
-        context: InterruptibleContext,
+        context: WorkflowContext,
         metadata: BodyMetadata,
         link: MessageLink,
         save: Callable[[], object],

@@ -39,8 +39,8 @@ from typing import TYPE_CHECKING
 
 from pinlater.errors import JobInterrupted, interruption_in
 from pinlater.jobs.context import JobContext
-from pinlater.jobs.interruptible import swallowed_interruption
 from pinlater.jobs.job import Job
+from pinlater.jobs.swallowed import swallowed_interruption
 
 if TYPE_CHECKING:
     from pinlater.jobs.workflow_context import WorkflowContext

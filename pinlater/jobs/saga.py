@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isawaitable
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from pinlater.errors import JobTimeout, UndoFailed, interruption_in
-from pinlater.jobs.interruptible import InterruptibleContext
 from pinlater.jobs.step_functions import is_async, takes_result
 from pinlater.jobs.step_records import StepCall
 from pinlater.jobs.steps import Steps
 from pinlater.model.body_metadata import BodyMetadata
+
+if TYPE_CHECKING:
+    from pinlater.jobs.workflow_context import WorkflowContext
 
 _T = TypeVar("_T")
 
@@ -26,7 +28,7 @@ class Saga:
         steps: runs the steps.
     """
 
-    def __init__(self, context: InterruptibleContext, metadata: BodyMetadata, steps: Steps) -> None:
+    def __init__(self, context: WorkflowContext, metadata: BodyMetadata, steps: Steps) -> None:
         self._context = context
         self._metadata = metadata
         self._steps = steps
@@ -205,7 +207,7 @@ class _Failures:
         context: context of the attempt; in the last attempt, a failure does not stop the undoing of other steps.
     """
 
-    def __init__(self, context: InterruptibleContext) -> None:
+    def __init__(self, context: WorkflowContext) -> None:
         self._context = context
         self._failed: dict[str, Exception] = {}
 

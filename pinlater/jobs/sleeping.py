@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from pinlater.errors import JobSleeps
 from pinlater.jobs.awaited_call import refuse_await
-from pinlater.jobs.interruptible import InterruptibleContext
 from pinlater.jobs.times import END_OF_TIME, check_seconds, epoch_seconds
+
+if TYPE_CHECKING:
+    from pinlater.jobs.workflow_context import WorkflowContext
 
 
 def sleep_until(
-    context: InterruptibleContext,
+    context: WorkflowContext,
     sleeps: dict[str, int],
     name: str,
     moment: datetime | float,
@@ -49,7 +52,7 @@ def sleep_until(
     raise context.interrupt(JobSleeps(wake_ms))
 
 
-def moment_after(context: InterruptibleContext, seconds: float) -> float:
+def moment_after(context: WorkflowContext, seconds: float) -> float:
     """Return the epoch seconds of the moment ``seconds`` from now, by the server's clock.
 
     Raises:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pinlater.errors import JobInterrupted, JobSleeps, JobTimeout, Retry, StepMismatch, StepTimeout
 from pinlater.jobs.fingerprints import fingerprint
-from pinlater.jobs.interruptible import InterruptibleContext, StepRun
 from pinlater.jobs.name_counter import NameCounter
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.retry_delay import bounded_ms, delay_ms
@@ -18,7 +17,11 @@ from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.jobs.step_failures import note_step
 from pinlater.jobs.step_functions import is_async
 from pinlater.jobs.step_records import MISSING, OnFinished, StepCall, StepRecords, ignore_finished
+from pinlater.jobs.step_run import StepRun
 from pinlater.jobs.unawaited_steps import UnawaitedSteps
+
+if TYPE_CHECKING:
+    from pinlater.jobs.workflow_context import WorkflowContext
 
 _PATIENCE_SECONDS = 30.0
 """How long an attempt that is to end waits for steps that run."""
@@ -45,7 +48,7 @@ class Steps:
 
     def __init__(
         self,
-        context: InterruptibleContext,
+        context: WorkflowContext,
         records: StepRecords,
         options: Callable[[], JobOptions],
         save: Callable[[], object],

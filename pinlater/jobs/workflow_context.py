@@ -1,27 +1,21 @@
-"""What a context records of a run, in workers and in tests alike: steps, sleeps, keys and patches."""
+"""What contexts do alike in workers and in tests: they record what a run has done, and end the attempt."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from functools import cached_property
-from typing import Any, TypeVar, Unpack
+from threading import Lock, get_ident
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack
 
-from pinlater.errors import (
-    BodyInvalid,
-    ClaimLost,
-    JobCancelled,
-    JobError,
-    JobInterrupted,
-    SagaUndone,
-    StepMismatch,
-)
+from pinlater.errors import BodyInvalid, ClaimLost, JobCancelled, JobError, JobInterrupted, SagaUndone, StepMismatch
+from pinlater.jobs.awaited_call import refuse_await
 from pinlater.jobs.child_calls import DEFAULT_BATCH, ChildCalls, Joined
+from pinlater.jobs.context import JobContext
 from pinlater.jobs.enqueue_options import CallOptions
 from pinlater.jobs.event_waits import EventWaits
-from pinlater.jobs.interruptible import InterruptibleContext, StepRun
 from pinlater.jobs.job import Job, RawJob, not_a_job
 from pinlater.jobs.message_link import MessageLink
 from pinlater.jobs.name_counter import NameCounter
@@ -33,44 +27,120 @@ from pinlater.jobs.run_keys import key_of
 from pinlater.jobs.saga import Saga
 from pinlater.jobs.settled import SettledErrors
 from pinlater.jobs.sleeping import check_timeout, moment_after, sleep_until
+from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.jobs.step_records import StepRecords
+from pinlater.jobs.step_run import StepRun
 from pinlater.jobs.steps import Steps
+from pinlater.jobs.waiting import JobWaits
+from pinlater.jobs.waiting_tasks import WaitingTasks
 from pinlater.model.body_metadata import BodyMetadata, SagaMark
 from pinlater.model.status import SAGAS_UNDONE
 
+if TYPE_CHECKING:
+    from pinlater.jobs.unawaited_steps import UnawaitedSteps
+
 _T = TypeVar("_T")
+
+_lock = Lock()
+"""One for all contexts, since it is taken only when an attempt ends, and briefly."""
 
 _RESULTS = "results outside the body"
 """Key under which a job waits if some of these are missing; it is not the name of a step."""
 
 
-class WorkflowContext(InterruptibleContext):
-    """A context that records what a run has done in the metadata of the job's body."""
+class WorkflowContext(JobContext):
+    """A context that records what a run has done, and whose interruption is final.
+
+    The record is in the metadata of the job's body. A job may swallow the interruption: by ``gather(...,
+    return_exceptions=True)``, by ``suppress(BaseException)``, by ``return`` in a ``finally``, or in a pool whose
+    futures nobody checks. So it is remembered, and raised again at every later call.
+
+    Attributes:
+        thread: identifies the thread that runs the job.
+        saga_failure: the exception that has left a saga which is neither finished nor undone; it fails the attempt even
+            if the job catches it.
+        unawaited_steps: the steps that have to be awaited, until they have ended; None if there was none.
+        reached_to_undo: finished steps of sagas that this attempt has passed.
+    """
 
     _metadata: BodyMetadata
+    thread: int
+    saga_failure: BaseException | None = None
+    unawaited_steps: UnawaitedSteps | None = None
+    reached_to_undo: frozenset[str] = frozenset()
+    _waiting: WaitingTasks | None = None
+    _unattributed = 0
+    """Number of interruptions raised in other threads of the job, outside of any known step."""
 
-    @abstractmethod
-    def _running_job(self) -> Job:
-        """Return the job that runs."""
+    # The end of the attempt
 
-    @abstractmethod
-    def _save_surely(self) -> object:
-        """Save the job's body, even if that takes a while."""
+    def interrupt(self, why: JobInterrupted) -> JobInterrupted:
+        """End the attempt and return ``why`` to raise; later calls raise it again."""
+        self.note_interruption(why)
+        self._mark_steps_cut()
+        return why
 
-    @abstractmethod
-    async def _save_awaited(self) -> object:
-        """Save the job's body without blocking the event loop."""
+    def note_interruption(self, why: JobInterrupted) -> None:
+        """Record that the attempt ends; of several sleeps the longest counts."""
+        with _lock:
+            if self.interruption is None or why.weight > self.interruption.weight:
+                self.interruption = why
+            elif isinstance(why, JobWaits) and isinstance(self.interruption, JobWaits):
+                self.interruption = self.interruption.joined(why)
 
-    def _is_called_by_run(self) -> bool:
-        return is_called_by_run(self._running_job())
+    def begin_wait(self, why: JobWaits) -> JobWaits:
+        """End the attempt and return ``why`` to raise; other tasks and threads of the job may begin to wait, too.
 
-    @property
-    @abstractmethod
-    def _running_options(self) -> JobOptions:
-        """The options of the job that runs."""
+        Raises:
+            TypeError: the job awaits the call of the context that waits.
+        """
+        refuse_await()
+        with _lock:
+            if self._waiting is None:
+                self._waiting = WaitingTasks()
+            self._waiting.add_caller()
+        self.interrupt(why)
+        return why
 
-    def _record_progress(self) -> None:
-        """Note that the job makes progress."""
+    def go_on_to_wait(self) -> None:
+        """Raise the interruption again, unless it only says that another task or thread of the job waits.
+
+        ``run`` itself cannot go on then: it may have collected the exceptions of those that wait, as ``gather`` does.
+        """
+        is_of_another = isinstance(self.interruption, JobWaits) and not (self._waiting and self._waiting.have_caller())
+        if not is_of_another or is_called_by_run(self._running_job()):
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Raise the interruption again if there is one."""
+        found = self.interruption
+        if found is not None:
+            self._mark_steps_cut()
+            raise found.again() from found.__cause__
+
+    def check_awaited(self) -> TypeError | None:
+        """Return the error of a run that has returned although a step was never awaited, so has not run; else None."""
+        return self.unawaited_steps.check(self.log) if self.unawaited_steps else None
+
+    def refuse_record(self, step: str, error: StepMismatch) -> NoReturn:
+        """End the attempt because the code does not fit a recorded step.
+
+        Args:
+            step: key of the record.
+            error: says what does not fit.
+        """
+        del step
+        raise error
+
+    def _mark_steps_cut(self) -> None:
+        """Mark the steps around this call as cut off."""
+        run = StepRun.current(self)
+        if run is None and get_ident() != self.thread:
+            self._unattributed += 1  # a thread of a pool, which a step may have started
+        while run is not None:
+            run.is_cut, run = True, run.outer
+
+    # Steps and sleeps
 
     def _run_step(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -104,16 +174,7 @@ class WorkflowContext(InterruptibleContext):
                 self._save_surely()
         return key_of(run_id, name)
 
-    @abstractmethod
-    def _new_run_id(self) -> str:
-        """Return the id of this run."""
-
     # Other jobs and events
-
-    @property
-    @abstractmethod
-    def _link(self) -> MessageLink:
-        """What enqueues children and reads messages."""
 
     def call(
         self, job: Job[_T], *, name: str | None = None, timeout: float | None = None, **options: Unpack[CallOptions]
@@ -217,13 +278,28 @@ class WorkflowContext(InterruptibleContext):
         self._refuse_raw("a saga")
         return Saga(self, self._metadata, self._steps)
 
+    def new_saga_mark(self) -> SagaMark:
+        """Return the mark of a job that has nothing to undo yet."""
+        return SagaMark()
+
     @property
     def saga_mark(self) -> SagaMark | None:
         """What has to be undone if the job gives up."""
         return self._metadata.saga
 
     def begin(self, step: str = "") -> bool:
-        """Raise ``SagaUndone`` if the job has given up, except in a step: an undo may itself begin something."""
+        """Check that the job may begin something new whose end will be recorded; an undo may itself begin something.
+
+        Args:
+            step: name under which a step is recorded; empty: it is no step.
+
+        Returns:
+            Whether the job has given up, and runs a step that had failed once more, since what is to be undone comes
+            after it.
+
+        Raises:
+            SagaUndone: the job has given up, and begins nothing new.
+        """
         mark = self.saga_mark
         if mark is None or not mark.why or StepRun.current(self) is not None:
             return False
@@ -263,3 +339,42 @@ class WorkflowContext(InterruptibleContext):
     def _refuse_raw(self, what: str) -> None:
         if isinstance(self._running_job(), RawJob):
             raise BodyInvalid(f"the body of a RawJob has no place for {what}; use a Job")
+
+    # What differs between workers and tests
+
+    @abstractmethod
+    def _running_job(self) -> Job:
+        """Return the job that runs."""
+
+    @abstractmethod
+    def _save_surely(self) -> object:
+        """Save the job's body, even if that takes a while."""
+
+    @abstractmethod
+    async def _save_awaited(self) -> object:
+        """Save the job's body without blocking the event loop."""
+
+    @property
+    @abstractmethod
+    def _running_options(self) -> JobOptions:
+        """The options of the job that runs."""
+
+    @abstractmethod
+    def _new_run_id(self) -> str:
+        """Return the id of this run."""
+
+    @property
+    @abstractmethod
+    def _link(self) -> MessageLink:
+        """What enqueues children and reads messages."""
+
+    @abstractmethod
+    def server_seconds(self) -> float:
+        """Return epoch seconds of the server's clock."""
+
+    @abstractmethod
+    def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
+        """Return a context manager in which ``StepTimeout`` is raised when the deadline of a step comes."""
+
+    def _record_progress(self) -> None:
+        """Note that the job makes progress."""

@@ -22,9 +22,9 @@ from pinlater.errors import (
     SagaUndone,
     interruption_in,
 )
-from pinlater.jobs.interruptible import swallowed_interruption
 from pinlater.jobs.next_run import NextRunPlan
 from pinlater.jobs.retry_delay import bounded_ms, delay_ms
+from pinlater.jobs.swallowed import swallowed_interruption
 from pinlater.jobs.waiting import JobWaits
 from pinlater.model.status import SAGAS_UNDONE
 from pinlater.worker.claim_table.counters import CANCELLED

@@ -8,8 +8,8 @@ import pytest
 from pinlater.jobs.body_codec import encode_body
 from pinlater.model.body_metadata import BodyMetadata, SagaMark
 from pinlater.worker.claim_table.counters import CANCELLED
-from pinlater.worker.running.coroutines import CHECK_SECONDS
 from pinlater.worker.running import task_runner
+from pinlater.worker.running.coroutines import CHECK_SECONDS
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.outcome import Failure, Interruption
 from tests.unit.worker.fakes import batch_of
