@@ -150,8 +150,7 @@ class Attempts:
         self._calls = calls
         self._row = ClaimRow(memoryview(bytearray(SOLO_LAYOUT.row_bytes)))
         self._saver = _DirectSaver(calls)
-        names = self.codec.runnable_names
-        self._runner = _WatchedRunner(self._watched, names, self._saver, now=now, middleware=middleware)
+        self._runner = _WatchedRunner(self._watched, self._saver, now=now, middleware=middleware)
 
     def __enter__(self) -> Self:
         return self

@@ -11,7 +11,7 @@ from pinlater.worker.claim_table.snapshot import RETURNING, RUNNING
 from pinlater.worker.options import WorkerOptions
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.process import HOLD_NS, JobProcess
-from pinlater.worker.running.limits import NoLimits
+from pinlater.worker.running.limits import NoLimits, TimeLimits
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.outcome import Outcome, ReleasedUnknown, Result
@@ -32,10 +32,8 @@ class SoloProcess(JobProcess):
         self._saver = saver = SoloSaver(self._pipeline, self._calls, child, self._counters.count_event)
         self._runner = Runner(
             codec,
-            self._identity.kinds,
             saver,
-            kill_at=child.kill_at,
-            limits=NoLimits() if options.debug else None,
+            NoLimits() if options.debug else TimeLimits(child.kill_at, saver),
             now=self._clock.now,
             middleware=self._middleware,
             unknown_seconds=options.unknown_seconds,

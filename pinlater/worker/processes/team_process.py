@@ -21,7 +21,7 @@ from pinlater.worker.processes.thread_team import ThreadTeam
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
-from pinlater.worker.running.thread_limits import LimitedCoroutines, ThreadLimits
+from pinlater.worker.running.thread_limits import ThreadLimits
 from pinlater.worker.session.shared_saver import SharedSaver
 from pinlater.worker.session.waker import ThreadWaker
 from pinlater.worker.shared import Shared
@@ -57,22 +57,16 @@ class TeamProcess(JobProcess):
         self._try_at = 0.0
 
     def _new_team(self, options: WorkerOptions) -> Team:
-        common = (self._codec, self._identity.kinds, self._saver)
+        codec, saver, middleware = self._codec, self._saver, self._middleware
         now, unknown_seconds = self._clock.now, options.unknown_seconds
 
-        def for_thread(running: logs.CurrentJob, limits: ThreadLimits, coroutines: LimitedCoroutines) -> Runner:
+        def for_thread(running: logs.CurrentJob, limits: ThreadLimits) -> Runner:
             return Runner(
-                *common,
-                running=running,
-                limits=limits,
-                coroutines=coroutines,
-                now=now,
-                middleware=self._middleware,
-                unknown_seconds=unknown_seconds,
+                codec, saver, limits, running=running, now=now, middleware=middleware, unknown_seconds=unknown_seconds
             )
 
         def for_tasks(deadlines: Deadlines) -> TaskRunner:
-            return TaskRunner(*common, deadlines, now=now, middleware=self._middleware, unknown_seconds=unknown_seconds)
+            return TaskRunner(codec, saver, deadlines, now=now, middleware=middleware, unknown_seconds=unknown_seconds)
 
         if options.concurrency is not None:
             row = self._row

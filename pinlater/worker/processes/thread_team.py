@@ -14,11 +14,11 @@ from pinlater.worker.running.alarms import Alarms
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import KillAt
 from pinlater.worker.running.runner import Runner
-from pinlater.worker.running.thread_limits import LimitedCoroutines, ThreadLimits
+from pinlater.worker.running.thread_limits import ThreadLimits
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.waker import ThreadWaker
 
-NewRunner = Callable[[logs.CurrentJob, ThreadLimits, LimitedCoroutines], Runner]
+NewRunner = Callable[[logs.CurrentJob, ThreadLimits], Runner]
 """Creates the runner of a thread."""
 
 _JOIN_SECONDS = 1.0
@@ -65,8 +65,7 @@ class ThreadTeam(Team):
         try:
             running = logs.CurrentJob()
             logs.current_job.set(running)
-            limits = ThreadLimits(self._deadlines, self._alarms)
-            runner = self._new_runner(running, limits, LimitedCoroutines(limits))
+            runner = self._new_runner(running, ThreadLimits(self._deadlines, self._alarms))
             while (batch := self._waiting.get()) is not None:
                 began_ns = monotonic_ns()
                 batch.area.states[0] = RUNNING

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic_ns
 
@@ -44,18 +43,16 @@ class EndedRun:
     Args:
         context: context of the run.
         started_ns: when it started, monotonic nanoseconds.
-        now: returns epoch seconds of the server's clock.
 
     Attributes:
         reason: the exception that decides the outcome; None: none, or no outcome was asked for.
     """
 
-    def __init__(self, context: RunContext, started_ns: int, now: Callable[[], float]) -> None:
+    def __init__(self, context: RunContext, started_ns: int) -> None:
         self.reason: BaseException | None = None
         self._context = context
         self._name = context.options.name
         self._seconds = (monotonic_ns() - started_ns) / 1e9
-        self._now = now
 
     def outcome(self, error: BaseException | None) -> Outcome | None:
         """Return the outcome of a run that has raised ``error``, or returned if that is None."""
@@ -135,7 +132,7 @@ class EndedRun:
             after_ms = bounded_ms(error.after)
         else:
             after_ms = delay_ms(context.options.backoff_after(error), context.attempt)
-        if not context.is_last_attempt and self._now() * 1000 + after_ms >= context.expires_ms:
+        if not context.is_last_attempt and context.server_seconds() * 1000 + after_ms >= context.expires_ms:
             return self._given_up(error, self._too_late)
         self._log_failed(error, after_ms, with_traceback=not is_planned)
         ending = "retried" if is_planned else "timed_out" if isinstance(error, JobTimeout) else "failed"
@@ -171,7 +168,7 @@ class EndedRun:
             at_seconds=context.server_seconds(),
         )
         failure = Failure(status, after_ms, ending, self._name)
-        outcome = undo_first(context, failure, error, int(self._now() * 1000))
+        outcome = undo_first(context, failure, error)
         if isinstance(outcome, Failure) and context.body.has_unsent_reports:  # other outcomes carry them
             with suppress(BodyTooLarge):
                 context.body.send_reports()
@@ -206,10 +203,11 @@ class EndedRun:
 
     def _rescheduled(self, next_run: NextRunPlan) -> Outcome:
         context = self._context
-        due_ms = next_run.due_ms(self._now())
+        now = context.server_seconds()
+        due_ms = next_run.due_ms(now)
         try:
             body = context.body.of_next_run(due_ms)
         except BodyInvalid as error:
             return self.outcome_of(error)
-        log.debug("%s runs again in %.1f s", self._name, max(due_ms / 1000 - self._now(), 0.0))
+        log.debug("%s runs again in %.1f s", self._name, max(due_ms / 1000 - now, 0.0))
         return Interruption(body, due_ms, context.attempts_allowed, drops=context.body.dropped)

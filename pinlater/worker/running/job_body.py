@@ -155,8 +155,7 @@ class JobBody:
         recurrence = self.metadata.recurrence
         if self.tick_started_ms is None or recurrence is None:
             return None
-        now_ms = int(self._context.server_seconds() * 1000)
-        return LastRun(recurrence.due_ms, self.tick_started_ms, now_ms, result, self._context.attempt)
+        return LastRun(recurrence.due_ms, self.tick_started_ms, self._context.now_ms, result, self._context.attempt)
 
     @property
     def dropped(self) -> tuple[str, ...]:

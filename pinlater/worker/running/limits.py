@@ -32,7 +32,13 @@ def never_kill(_: float | None) -> None:
 
 
 class Limits(Protocol):
-    """Runs jobs within limits."""
+    """Runs jobs within limits.
+
+    Attributes:
+        coroutines: runs ``async def run`` of the jobs, within the same limits.
+    """
+
+    coroutines: Coroutines
 
     def run(self, run_limits: RunLimits, call: Callable[[], object]) -> None:
         """Call ``call``, and raise ``JobTimeout`` in it when a limit is exceeded. Raises what it raises."""
@@ -43,6 +49,9 @@ class Limits(Protocol):
 
 class NoLimits:
     """Runs jobs without limits, for a debugger."""
+
+    def __init__(self) -> None:
+        self.coroutines = Coroutines()
 
     def run(self, run_limits: RunLimits, call: Callable[[], object]) -> None:  # noqa: ARG002 - of Limits
         """Call ``call``."""
@@ -58,13 +67,15 @@ class TimeLimits:
 
     Args:
         kill_at: sets the hard limit.
-        coroutines: runs ``async def run``, and cancels it at the soft limit.
         saver: while it calls the server, the soft limit is postponed.
+
+    Attributes:
+        coroutines: runs ``async def run``; at the soft limit, it is cancelled.
     """
 
-    def __init__(self, kill_at: KillAt, coroutines: Coroutines, saver: Saver) -> None:
+    def __init__(self, kill_at: KillAt, saver: Saver) -> None:
+        self.coroutines = Coroutines()
         self._kill_at = kill_at
-        self._coroutines = coroutines
         self._saver = saver
         self.limit_step = StepLimits(lambda: saver.is_saving).limit
         self._pid = getpid()
@@ -122,5 +133,5 @@ class TimeLimits:
         if exceeded is None:
             return
         self._exceeded = exceeded
-        if not self._coroutines.cancel():
+        if not self.coroutines.cancel():
             raise exceeded.error()

@@ -265,6 +265,11 @@ class RunContext(WorkflowContext):
         """Return epoch seconds of the server's clock."""
         return self._services.now()
 
+    @property
+    def now_ms(self) -> int:
+        """Epoch milliseconds of the server's clock."""
+        return int(self._services.now() * 1000)
+
     def _new_run_id(self) -> str:
         return new_run_id(self.descriptor, self.created_at_ms, self._metadata.run)
 
@@ -353,8 +358,8 @@ class RunContext(WorkflowContext):
             key: identifies what blocks the job.
             error: says so in words; its class is one of ``REASONS``.
         """
-        now_ms, give_up_seconds = int(self.server_seconds() * 1000), self._services.unknown_seconds
-        wait = blocked_wait(self._metadata.mismatch, key, error, now_ms=now_ms, give_up_seconds=give_up_seconds)
+        known, give_up_seconds = self._metadata.mismatch, self._services.unknown_seconds
+        wait = blocked_wait(known, key, error, now_ms=self.now_ms, give_up_seconds=give_up_seconds)
         if wait is None:
             raise error
         self._metadata.mismatch, self.status_note = wait.mark, wait.status

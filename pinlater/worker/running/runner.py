@@ -25,9 +25,8 @@ from pinlater.jobs.result_type import has_typed_result
 from pinlater.jobs.retry_delay import delay_ms
 from pinlater.worker import logs
 from pinlater.worker.running.claim_checks import ask_if_cancelled, check_stop
-from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.ended_run import EndedRun
-from pinlater.worker.running.limits import KillAt, Limits, TimeLimits, never_kill
+from pinlater.worker.running.limits import Limits, TimeLimits, never_kill
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.run_limits import RunLimits
 from pinlater.worker.running.run_services import RunServices
@@ -62,13 +61,10 @@ class Runner:
 
     Args:
         codec: decodes bodies.
-        names: names of all job classes, in the order of the claim table.
-        saver: sends the jobs' checkpoints.
-        kill_at: has this process killed if a job does not heed its limits.
+        saver: makes the jobs' calls to the server.
+        limits: runs jobs within their limits; None: ``TimeLimits``, where nobody kills the process.
         running: holds the running job for log lines.
         now: returns epoch seconds of the server's clock.
-        coroutines: runs the coroutines of jobs; None: a plain ``Coroutines``.
-        limits: runs jobs within their limits; None: ``TimeLimits``, for the main thread.
         middleware: surrounds each run, outermost first.
         unknown_seconds: how long jobs that do not fit this worker's code are released; None: they fail at once.
     """
@@ -76,14 +72,11 @@ class Runner:
     def __init__(
         self,
         codec: JobCodec,
-        names: Sequence[str],
         saver: Saver,
+        limits: Limits | None = None,
         *,
-        kill_at: KillAt = never_kill,
         running: logs.CurrentJob = logs.solo_job,
         now: Callable[[], float] = time,
-        coroutines: Coroutines | None = None,
-        limits: Limits | None = None,
         middleware: Sequence[Middleware] = (),
         unknown_seconds: float | None = None,
     ) -> None:
@@ -91,10 +84,10 @@ class Runner:
         self._decode = codec.decode
         self._with_result = {kind for kind in codec.kinds if has_typed_result(kind)}
         self._unknown = UnknownJobPolicy(unknown_seconds)
-        self._numbers = {name: number for number, name in enumerate(names)}
+        self._numbers = {name: number for number, name in enumerate(codec.runnable_names)}
         self._saver = saver
-        self._coroutines = coroutines or Coroutines()
-        self._limits = limits or TimeLimits(kill_at, self._coroutines, saver)
+        self._limits = limits or TimeLimits(never_kill, saver)
+        self._coroutines = self._limits.coroutines
         self._services = RunServices(now, unknown_seconds, self._limits.limit_step)
         self._running = running
         self._now = now
@@ -139,10 +132,10 @@ class Runner:
         self._running.job = context  # its log lines name the job, too, though it may not run
         try:
             if again is None or not again.schedule:
-                return SpentRun(context, int(self._now() * 1000)) if is_spent(context) else None
-            tick = Tick(context, again, self._now)
+                return SpentRun(context) if is_spent(context) else None
+            tick = Tick(context, again)
             if tick.is_over and tick.outcome is not None:
-                tick.outcome = tick.after(undo_before(context, tick.outcome, int(self._now() * 1000)))
+                tick.outcome = tick.after(undo_before(context, tick.outcome))
             return tick
         finally:
             self._running.job = None
@@ -179,7 +172,7 @@ class Runner:
         return self._ended_run(context, started_ns).outcome(error)
 
     def _ended_run(self, context: RunContext, started_ns: int) -> EndedRun:
-        return EndedRun(context, started_ns, self._now)
+        return EndedRun(context, started_ns)
 
     def _call(self, context: RunContext) -> None:
         returned = context.job.run(context)

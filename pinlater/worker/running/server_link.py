@@ -92,7 +92,7 @@ class ServerLink:
 
     def now_ms(self) -> int:
         """Return epoch milliseconds; see ``MessageLink``."""
-        return int(self._context.server_seconds() * 1000)
+        return self._context.now_ms
 
     def is_over(self, name: str, until_ms: int) -> bool:  # noqa: ARG002 - all have the same clock
         """Tell whether a wait is over; see ``MessageLink``."""

@@ -26,14 +26,13 @@ class TaskRunner(Runner):
     """A ``Runner`` for jobs that are awaited.
 
     Args:
-        codec, names, saver, now, middleware, unknown_seconds: as for ``Runner``.
+        codec, saver, now, middleware, unknown_seconds: as for ``Runner``.
         deadlines: hard limits of all jobs.
     """
 
     def __init__(
         self,
         codec: JobCodec,
-        names: Sequence[str],
         saver: Saver,
         deadlines: Deadlines,
         *,
@@ -41,7 +40,7 @@ class TaskRunner(Runner):
         middleware: Sequence[Middleware] = (),
         unknown_seconds: float | None = None,
     ) -> None:
-        super().__init__(codec, names, saver, now=now, middleware=middleware, unknown_seconds=unknown_seconds)
+        super().__init__(codec, saver, now=now, middleware=middleware, unknown_seconds=unknown_seconds)
         self._deadlines = deadlines
         self._blocking_error: dict[type[Job], bool] = {}
 

@@ -21,9 +21,13 @@ class ThreadLimits:
     Args:
         deadlines: hard limits of all threads.
         alarms: soft limits of all threads.
+
+    Attributes:
+        coroutines: runs ``async def run`` of the jobs.
     """
 
     def __init__(self, deadlines: Deadlines, alarms: Alarms) -> None:
+        self.coroutines: Coroutines = _LimitedCoroutines(self)
         self._deadlines = deadlines
         self._alarms = alarms
         self._soft: RunLimits | None = None
@@ -56,7 +60,7 @@ class ThreadLimits:
         return limit_by_alarm(self._alarms, deadline)
 
 
-class LimitedCoroutines(Coroutines):
+class _LimitedCoroutines(Coroutines):
     """Runs coroutines of one thread within limits; ``run`` also raises ``JobTimeout``.
 
     Args:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
@@ -89,16 +88,15 @@ class Tick:
     Args:
         context: context of this attempt; gets the tick's number of attempts, and the next run.
         again: the recurrence that the job was enqueued or rescheduled with.
-        now: returns epoch seconds of the server's clock.
 
     Attributes:
         is_over: whether the job is not to be run.
         outcome: its outcome in that case.
     """
 
-    def __init__(self, context: RunContext, again: Recurrence, now: Callable[[], float]) -> None:
+    def __init__(self, context: RunContext, again: Recurrence) -> None:
         options, claims, told = context.job.job_options, context.attempt, context.attempts_allowed
-        self._options, self._context, self._now = options, context, now
+        self._options, self._context = options, context
         self.is_over = True
         self.outcome: Outcome | None = None
         change = _change_of_class(options, context.queue, again)
@@ -110,7 +108,7 @@ class Tick:
             log.error("%s lost too many claims, or was retried by hand; it is ended and enqueued again", options.name)
             return
         context.attempts_allowed = self._attempts_allowed(told)
-        context.body.begin_tick(int(now() * 1000))
+        context.body.begin_tick(context.now_ms)
         if change:
             log.info("%s brings its run to an end, which is the last one: %s", options.name, change)
         elif options.schedule is not None:
@@ -118,7 +116,7 @@ class Tick:
         self.is_over = claims > context.attempts_allowed
         if self.is_over:
             log.error("%s is not run: this tick has no attempts left", options.name)
-            here = format_origin(socket.gethostname(), os.getpid(), now())
+            here = format_origin(socket.gethostname(), os.getpid(), context.server_seconds())
             self.outcome = self._give_up(f"[{here}] not run: this tick has no attempts left\n")
 
     def after(self, outcome: Outcome | None) -> Outcome | None:
@@ -151,7 +149,7 @@ class Tick:
         """
         if self._is_last_run:
             return Failure(status, None, ending, self._options.name)
-        due_ms = self._next.due_ms(self._now())
+        due_ms = self._next.due_ms(self._context.server_seconds())
         is_discarded = ending == DISCARDED
         body = self._context.body.of_next_run_after_failure(due_ms, is_failure=not is_discarded)
         ending, drops = DISCARDED if is_discarded else TICK_FAILED, self._context.body.dropped

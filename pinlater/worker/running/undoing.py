@@ -27,25 +27,24 @@ class Undoing(Interruption):
     """An outcome that lets a job that has given up undo its sagas."""
 
 
-def undo_first(context: RunContext, outcome: Failure, error: BaseException, now_ms: int) -> Failure | Undoing:
+def undo_first(context: RunContext, outcome: Failure, error: BaseException) -> Failure | Undoing:
     """Return the outcome of a failed attempt whose job may have sagas to undo before it ends.
 
     Args:
         context: context of the attempt.
         outcome: its outcome if there were no sagas.
         error: why it has failed.
-        now_ms: epoch milliseconds of the server's clock.
     """
     mark = context.saga_mark
     if mark is None:
         return outcome
     if outcome.ending == CANCELLED:
         begins = mark.steps and not mark.is_cancelled
-        return _begin(context, outcome, _CANCELLED, now_ms, is_cancelled=True) if begins else outcome
+        return _begin(context, outcome, _CANCELLED, is_cancelled=True) if begins else outcome
     if not mark.why:
         is_last = outcome.delay_ms is None or context.is_last_attempt
         if is_last and mark.steps:
-            return _begin(context, outcome, describe_error(error), now_ms)
+            return _begin(context, outcome, describe_error(error))
         return replace(outcome, delay_ms=None) if is_last else outcome  # even if the server has spare attempts
     if not mark.steps:
         return replace(outcome, delay_ms=None, ending=CANCELLED if mark.is_cancelled else "given_up")
@@ -74,10 +73,9 @@ class SpentRun:
 
     is_over = True
 
-    def __init__(self, context: RunContext, now_ms: int) -> None:
-        self.outcome: Outcome | None = undo_before(
-            context, Failure(f"{_origin(now_ms)} not run again: {_DIED}\n", None, job=context.options.name), now_ms
-        )
+    def __init__(self, context: RunContext) -> None:
+        status = f"{_origin(context.now_ms)} not run again: {_DIED}\n"
+        self.outcome: Outcome | None = undo_before(context, Failure(status, None, job=context.options.name))
 
     def after(self, outcome: Outcome | None) -> Outcome | None:
         """Return an outcome as it is."""
@@ -90,26 +88,25 @@ def is_spent(context: RunContext) -> bool:
     return mark is not None and mark.given > 0 and context.attempt > context.attempts_allowed
 
 
-def undo_before(context: RunContext, outcome: Outcome, now_ms: int) -> Outcome:
+def undo_before(context: RunContext, outcome: Outcome) -> Outcome:
     """Return the outcome of a job that is not run because its attempts are spent.
 
     Args:
         context: context of the spare attempt in which the job was handed out.
         outcome: its outcome if there were no sagas.
-        now_ms: epoch milliseconds of the server's clock.
     """
     mark = context.saga_mark
     if mark is None or mark.why or not mark.steps or not isinstance(outcome, Failure | Interruption):
         return outcome
-    return _begin(context, replace(_FAILED, status=outcome.status), _DIED, now_ms)
+    return _begin(context, replace(_FAILED, status=outcome.status), _DIED)
 
 
 def _origin(now_ms: int) -> str:
     return f"[{format_origin(socket.gethostname(), os.getpid(), now_ms / 1000)}]"
 
 
-def _begin(context: RunContext, outcome: Failure, why: str, now_ms: int, *, is_cancelled: bool = False) -> Undoing:
+def _begin(context: RunContext, outcome: Failure, why: str, *, is_cancelled: bool = False) -> Undoing:
     log.warning("%s gives up; its sagas are undone first", context.options.name)
     body = context.body.to_undo(why, is_cancelled=is_cancelled)
     attempts = max(context.attempts_allowed, UNDO_ATTEMPTS)
-    return Undoing(body, now_ms, attempts, outcome.status, outcome.ending)
+    return Undoing(body, context.now_ms, attempts, outcome.status, outcome.ending)

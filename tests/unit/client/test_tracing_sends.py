@@ -207,7 +207,7 @@ def run(kind, body, attempt=1):
         allowed=allowed,
         remaining=allowed + 1 - attempt,
     )
-    runner = Runner(codec, codec.names, Saver(), now=lambda: TICK_MS / 1000, middleware=[tracing.traced])
+    runner = Runner(codec, Saver(), now=lambda: TICK_MS / 1000, middleware=[tracing.traced])
     return runner.run(batch, 0, monotonic_ns()).body
 
 

@@ -152,7 +152,7 @@ def test_what_no_server_took_is_an_error_and_not_kept(saver, refusal):
     saver.refusal = refusal
     codec = JobCodec([Bill])
     batch = batch_of("bills:s1:p1:7", bodies=[encode_body(Bill())], row=new_row())
-    outcome = Runner(codec, codec.names, saver).run(batch, 0, monotonic_ns())
+    outcome = Runner(codec, saver).run(batch, 0, monotonic_ns())
     assert isinstance(outcome, Failure)
     assert type(refusal).__name__ in outcome.status
     assert saver.said == []

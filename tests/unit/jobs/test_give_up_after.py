@@ -95,7 +95,7 @@ def run():
     """Run a job; unless said otherwise 500 seconds after its enqueue, 100 before its end."""
     seen.clear()
     clock = [0.0]
-    runner = Runner(codec, codec.names, FakeSaver(), now=lambda: clock[0])
+    runner = Runner(codec, FakeSaver(), now=lambda: clock[0])
 
     def run(job, after=500, kept=None, is_told_when=True, **about):
         clock[0] = ENQUEUED + after
@@ -125,7 +125,7 @@ def test_no_attempt_begins_after_give_up_after(run):
 
 def test_no_task_begins_any_more():
     seen.clear()
-    runner = TaskRunner(codec, codec.names, FakeSaver(), Deadlines(never_kill))
+    runner = TaskRunner(codec, FakeSaver(), Deadlines(never_kill))
     body, now_ms = encode_body(PostLater()), int(time.time() * 1000)
     for age_seconds in (0, 601):
         batch = batch_of("posts:s1:p1:7", bodies=[body], created_ms=now_ms - 1000 * age_seconds)
@@ -209,7 +209,7 @@ def test_invalid_metadata_in_a_body_sets_no_deadline(run):
     assert run(Post(), kept=BodyMetadata(trace={"$again": 7})) is None
     body = encode_body(Post(how="fail"))[:-1] + b',"$again":7}'
     batch = batch_of("posts:s1:p1:7", bodies=[body], created_ms=None)
-    assert "some reason" in Runner(codec, codec.names, FakeSaver()).run(batch, 0, time.monotonic_ns()).status
+    assert "some reason" in Runner(codec, FakeSaver()).run(batch, 0, time.monotonic_ns()).status
 
 
 # By enqueue

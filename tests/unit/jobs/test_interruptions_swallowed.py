@@ -41,7 +41,7 @@ class InOne:
         self.runner = self.new_runner(codec, options)
 
     def new_runner(self, codec, options):
-        return Runner(codec, codec.names, self.saver, **options)
+        return Runner(codec, self.saver, **options)
 
     def attempt(self, drain_after=None):
         self.saver.bodies, self.saver.drain_after = [], drain_after
@@ -62,7 +62,7 @@ class AmongOthers(InOne):
     """Runs attempts with the runner of a process that runs several on one event loop."""
 
     def new_runner(self, codec, options):
-        return TaskRunner(codec, codec.names, self.saver, Deadlines(never_kill), **options)
+        return TaskRunner(codec, self.saver, Deadlines(never_kill), **options)
 
     def run(self, batch):
         return asyncio.run(self.runner.run_awaited(batch, 0, monotonic_ns()))

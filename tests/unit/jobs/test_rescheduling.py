@@ -60,7 +60,7 @@ class Saver(InBody):
 def run(job, kept=None, now=1000.0, **about):
     codec = JobCodec([Poll])
     batch = batch_of("polls:s1:p1:7", bodies=[encode_body(job, kept)], row=new_row(), **about)
-    return Runner(codec, codec.names, Saver(), now=lambda: now).run(batch, 0, monotonic_ns())
+    return Runner(codec, Saver(), now=lambda: now).run(batch, 0, monotonic_ns())
 
 
 def test_it_goes_back_with_its_record_and_nothing_of_its_run():

@@ -293,7 +293,7 @@ def mend():
 def test_the_runner_gives_the_job_back():
     codec, row = JobCodec([Fetch]), new_row()
     batch = batch_of("fetches:s1:p1:7", bodies=[encode_body(Fetch())], row=row)
-    runner = Runner(codec, codec.names, Saver())
+    runner = Runner(codec, Saver())
     outcome = runner.run(batch, 0, 0)
     runner.close()
     assert isinstance(outcome, Interruption)

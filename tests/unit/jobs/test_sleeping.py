@@ -178,7 +178,7 @@ def test_a_record_that_is_too_large_fails_awake():
 def test_the_runner_tells_when_to_go_on():
     codec, row, before = JobCodec([Invite]), new_row(), time()
     batch = batch_of("invites:s1:p1:7", bodies=[encode_body(Invite())], row=row)
-    runner = Runner(codec, codec.names, Saver())
+    runner = Runner(codec, Saver())
     outcome = runner.run(batch, 0, monotonic_ns())
     assert isinstance(outcome, Interruption)
     assert before + 3 * DAY <= outcome.run_after_ms / 1000 <= time() + 3 * DAY + 1

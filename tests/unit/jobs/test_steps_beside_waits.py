@@ -65,13 +65,13 @@ def around(job, context):
 
 
 def alone(codec, *rest, **options):
-    runner = Runner(codec, codec.names, *rest, **options)
+    runner = Runner(codec, *rest, **options)
     yield runner.run
     runner.close()
 
 
 def among_others(codec, *rest, **options):
-    runner = TaskRunner(codec, codec.names, *rest, Deadlines(never_kill), **options)
+    runner = TaskRunner(codec, *rest, Deadlines(never_kill), **options)
     yield lambda *job: asyncio.run(runner.run_awaited(*job))
 
 

@@ -65,7 +65,7 @@ codec = JobCodec([Call, Raw])
 
 @pytest.fixture
 def runner():
-    runner = Runner(codec, codec.names, FakeSaver())
+    runner = Runner(codec, FakeSaver())
     yield runner
     runner.close()
 

@@ -75,7 +75,7 @@ def no_trail():
 @pytest.fixture
 def runner():
     codec = JobCodec([Works, WorksLater])
-    runner = Runner(codec, codec.names, FakeSaver())
+    runner = Runner(codec, FakeSaver())
     yield runner
     runner.close()
 
@@ -94,7 +94,7 @@ def test_a_job_that_was_lost_before_it_began_is_not_begun(runner):
     batch.mark_lost(0)
     assert runner.run(batch, 0, monotonic_ns()) == LostClaim()
     codec = JobCodec([Works, WorksLater])
-    later = TaskRunner(codec, codec.names, FakeSaver(), Deadlines(never_kill))
+    later = TaskRunner(codec, FakeSaver(), Deadlines(never_kill))
     batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(WorksLater())])
     batch.mark_lost(0)
     assert asyncio.run(later.run_awaited(batch, 0, monotonic_ns())) == LostClaim()
@@ -124,7 +124,7 @@ def test_one_of_many_coroutines_is_cancelled(monkeypatch):
 def test_the_reply_of_a_save_tells_it(child):
     line = Line(is_cancelled=False)
     codec = JobCodec([Saves])
-    runner = Runner(codec, codec.names, SoloSaver(line, Calls("me", is_plain=True), child))
+    runner = Runner(codec, SoloSaver(line, Calls("me", is_plain=True), child))
     batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(Saves())])
     assert runner.run(batch, 0, monotonic_ns()) == LostClaim()
     assert trail == ["began"]

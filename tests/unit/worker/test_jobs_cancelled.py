@@ -99,7 +99,7 @@ def no_trail():
 @pytest.fixture
 def runner():
     codec = JobCodec([Works, WorksLater, Swallows, Ticks])
-    runner = Runner(codec, codec.names, FakeSaver())
+    runner = Runner(codec, FakeSaver())
     yield runner
     runner.close()
 
@@ -143,7 +143,7 @@ def test_a_job_that_was_cancelled_before_it_began_is_not_begun(runner):
     batch.mark_cancelled(0)
     assert is_cancelled(runner.run(batch, 0, monotonic_ns()))
     codec = JobCodec([Works, WorksLater])
-    later = TaskRunner(codec, codec.names, FakeSaver(), Deadlines(never_kill))
+    later = TaskRunner(codec, FakeSaver(), Deadlines(never_kill))
     batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(WorksLater())])
     batch.mark_cancelled(0)
     assert is_cancelled(asyncio.run(later.run_awaited(batch, 0, monotonic_ns())))
@@ -161,7 +161,7 @@ def test_a_lost_claim_counts_more(runner):
                 context.checkpoint()
 
     codec = JobCodec([Both])
-    assert run(Runner(codec, codec.names, FakeSaver()), Both())[1] == LostClaim()
+    assert run(Runner(codec, FakeSaver()), Both())[1] == LostClaim()
 
 
 def test_a_periodic_job_has_no_next_tick(runner):
@@ -202,7 +202,7 @@ class Saves(Job, queue="jobs"):
 def test_the_reply_of_a_save_tells_it(child):
     line = Line(is_cancelled=True)
     codec = JobCodec([Saves])
-    runner = Runner(codec, codec.names, SoloSaver(line, Calls("me", is_plain=True), child))
+    runner = Runner(codec, SoloSaver(line, Calls("me", is_plain=True), child))
     batch, outcome = run(runner, Saves())
     assert is_cancelled(outcome)
     assert batch.is_cancelled(0)

@@ -292,16 +292,14 @@ class Bench:
 
 
 def thread_team(bench, places):
-    def new_runner(running, limits, coroutines):
-        return Runner(
-            bench.codec, bench.codec.names, FakeSaver(), running=running, limits=limits, coroutines=coroutines
-        )
+    def new_runner(running, limits):
+        return Runner(bench.codec, FakeSaver(), limits, running=running)
 
     return ThreadTeam(places, bench.waker, new_runner, bench.wishes.append)
 
 
 def task_team(bench, places):
     def new_runner(deadlines):
-        return TaskRunner(bench.codec, bench.codec.names, FakeSaver(), deadlines)
+        return TaskRunner(bench.codec, FakeSaver(), deadlines)
 
     return TaskTeam(places, bench.waker, new_runner, bench.wishes.append, time.monotonic_ns)

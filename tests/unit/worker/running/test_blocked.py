@@ -51,7 +51,7 @@ class Bench:
         self.body = encode_body(Album())
         self.saver = Saver()
         codec = JobCodec([Album])
-        self.runner = Runner(codec, codec.names, self.saver, now=lambda: self.now, unknown_seconds=3 * DAY)
+        self.runner = Runner(codec, self.saver, now=lambda: self.now, unknown_seconds=3 * DAY)
 
     def run(self):
         batch = batch_of("albums:s1:p1:7", bodies=[self.body], row=new_row())
@@ -137,7 +137,7 @@ class NoQueue(Saver):
 
 
 def test_a_missing_queue_is_waited_for_and_after_days_a_failed_attempt():
-    runner = Runner(JobCodec([Follows]), ["Follows"], saver := NoQueue(), now=lambda: now, unknown_seconds=DAY)
+    runner = Runner(JobCodec([Follows]), saver := NoQueue(), now=lambda: now, unknown_seconds=DAY)
     body, endings = encode_body(Follows()), []
     for now, saver.is_there in ((0, False), (100, True), (200, False), (200 + DAY, False)):
         outcome = runner.run(batch_of("albums:s1:p1:7", bodies=[body], row=new_row()), 0, 0)
@@ -174,7 +174,7 @@ class ShardAway(Saver):
 @pytest.mark.parametrize("error", [ShardConnectionFailed, NoHealthyShards])
 def test_a_shard_that_is_away_is_waited_for_and_after_days_a_failed_attempt(error):
     saver, clock = ShardAway(error("shard 2 does not answer")), MovableClock()
-    runner = Runner(JobCodec([Follows]), ["Follows"], saver, now=clock.now_seconds, unknown_seconds=DAY)
+    runner = Runner(JobCodec([Follows]), saver, now=clock.now_seconds, unknown_seconds=DAY)
     body, endings = encode_body(Follows()), []
     for seconds, saver.is_there in ((0, False), (100, False), (DAY, False), (1, True)):
         clock.advance(seconds)
@@ -194,7 +194,7 @@ class Listens(Job, queue="albums", attempts=3):
 
 def test_a_job_whose_own_shard_is_away_waits_too():
     saver = ShardAway(ShardConnectionFailed("shard 1 does not answer"))
-    runner = Runner(JobCodec([Listens]), ["Listens"], saver, unknown_seconds=DAY)
+    runner = Runner(JobCodec([Listens]), saver, unknown_seconds=DAY)
     body, marks = encode_body(Listens()), []
     for saver.is_there in (False, True):
         body = runner.run(batch_of("albums:s1:p1:7", bodies=[body], row=new_row()), 0, 0).body
@@ -213,7 +213,7 @@ class Swallows(Album, queue="albums"):
 
 def test_a_job_that_swallows_it_is_no_success(deploy):
     codec = JobCodec([Swallows])
-    runner = Runner(codec, codec.names, saver := Saver(), unknown_seconds=DAY)
+    runner = Runner(codec, saver := Saver(), unknown_seconds=DAY)
     for names, body in (("cat",), encode_body(Swallows())), (("dog",), None):
         deploy(*names)
         batch = batch_of("albums:s1:p1:7", bodies=[body or saver.bodies[-1]], row=new_row())

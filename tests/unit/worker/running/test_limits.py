@@ -162,7 +162,7 @@ def run(wishes):
     saver.is_saving = False
     codec = JobCodec([Wait, WaitLater, OnlyHard, Stall, StallLater, Signs, Free])
     row = new_row()
-    runner = Runner(codec, codec.names, saver, kill_at=wishes.append)
+    runner = Runner(codec, saver, limits.TimeLimits(wishes.append, saver))
 
     def run(job):
         run.batch = batch_of("waits:s1:p1:7", bodies=[encode_body(job)], row=row)

@@ -65,7 +65,7 @@ class FakeSaver:
 
 def run_as_task(job, middleware=()):
     codec = JobCodec(KINDS)
-    tasks = TaskRunner(codec, codec.names, FakeSaver(), Deadlines(never_kill), middleware=middleware)
+    tasks = TaskRunner(codec, FakeSaver(), Deadlines(never_kill), middleware=middleware)
     return asyncio.run(tasks.run_awaited(batch_for(job), 0, monotonic_ns()))
 
 
@@ -75,7 +75,7 @@ def batch_for(job):
 
 def run(job, **options):
     codec = JobCodec(KINDS)
-    with closing(Runner(codec, codec.names, FakeSaver(), **options)) as runner:
+    with closing(Runner(codec, FakeSaver(), **options)) as runner:
         return runner.run(batch_for(job), 0, monotonic_ns())
 
 

@@ -191,7 +191,7 @@ class Bench:
     def __init__(self):
         codec = JobCodec([Act, ActLater, ActBadly, ActOnce, Serve, ServeLater, ServeInTime])
         self.row = new_row()
-        self.runner = Runner(codec, codec.runnable_names, FakeSaver())
+        self.runner = Runner(codec, FakeSaver())
         self.kinds = codec.runnable_names
 
     def run(self, job, **about):

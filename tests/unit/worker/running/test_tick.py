@@ -47,7 +47,7 @@ def run(body, attempt=1, now_ms=TICK_MS + 5, told=3):
     codec = JobCodec([Tidy, Plain, Trip])
     allowed = told + PERIODIC_SPARE_ATTEMPTS
     batch = batch_of("tidy:s1:p1:7", bodies=[body], row=new_row(), allowed=allowed, remaining=allowed + 1 - attempt)
-    runner = Runner(codec, codec.names, Saver(), now=lambda: now_ms / 1000)
+    runner = Runner(codec, Saver(), now=lambda: now_ms / 1000)
     return runner.run(batch, 0, monotonic_ns()), batch
 
 
@@ -262,7 +262,7 @@ def run_awaited(body, attempt=1):
     codec = JobCodec([Awaited])
     allowed = 3 + PERIODIC_SPARE_ATTEMPTS
     batch = batch_of("tidy:s1:p1:7", bodies=[body], row=new_row(), allowed=allowed, remaining=allowed + 1 - attempt)
-    runner = TaskRunner(codec, codec.names, Saver(), Deadlines(never_kill))
+    runner = TaskRunner(codec, Saver(), Deadlines(never_kill))
     return asyncio.run(runner.run_awaited(batch, 0, monotonic_ns()))
 
 
