@@ -116,14 +116,13 @@ class JobProcess(ABC):
         self._clock = clock = ServerClock()
         self._run_reporter = RunReporter(self._counters, lambda: clock.is_known)
         self._ack_buffer = AckBuffer(
-            pipeline, calls, lease, self._expect_retry, self._counters.count_event, take_runs=self._run_reporter.take
+            pipeline, calls, self._expect_retry, self._counters.count_event, take_runs=self._run_reporter.take
         )
         self._fetcher = Fetcher(
             pipeline,
             self._ack_buffer,
             self._row,
             identity,
-            lease,
             round_robin=WeightedRoundRobin(weights),
             clock=clock,
             count=self._counters.count_event,

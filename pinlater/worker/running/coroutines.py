@@ -34,10 +34,20 @@ async def cut_steps() -> None:
     """Wait for no step."""
 
 
-class Coroutines:
-    """Runs one coroutine at a time; what it left running is cancelled before the next one begins."""
+def unlimited(coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+    """Return a coroutine as it is."""
+    return coroutine
 
-    def __init__(self) -> None:
+
+class Coroutines:
+    """Runs one coroutine at a time; what it left running is cancelled before the next one begins.
+
+    Args:
+        limited: returns what to run for a coroutine: itself, or within limits.
+    """
+
+    def __init__(self, limited: Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]] = unlimited) -> None:
+        self._limited = limited
         self._runner: asyncio.Runner | None = None
         self._threads: LoopThreads | None = None
         self._deaf: WeakSet[asyncio.Task[Any]] = WeakSet()
@@ -69,10 +79,6 @@ class Coroutines:
         finally:
             self._task, self._is_over = None, never_over
             self._end_leftovers(runner.get_loop(), group)
-
-    def _limited(self, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
-        """Return what to run for ``coroutine``: itself, or within limits."""
-        return coroutine
 
     def _end_leftovers(self, loop: asyncio.AbstractEventLoop, group: TaskGroup) -> None:
         leftovers = asyncio.all_tasks(loop).difference(self._deaf)  # those that ignored it before are not waited for

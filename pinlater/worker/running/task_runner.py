@@ -42,7 +42,7 @@ class TaskRunner(Runner):
     ) -> None:
         super().__init__(codec, saver, now=now, middleware=middleware, unknown_seconds=unknown_seconds)
         self._deadlines = deadlines
-        self._blocking_error: dict[type[Job], bool] = {}
+        self._blocking: dict[type[Job], bool] = {}
 
     async def run_awaited(self, batch: DequeuedBatch, position: int, now_ns: int) -> Outcome | None:
         """Run one job; see ``run``. Each call needs a separate task."""
@@ -98,10 +98,10 @@ class TaskRunner(Runner):
             raise
 
     def _is_blocking(self, kind: type[Job]) -> bool:
-        is_plain = self._blocking_error.get(kind)
-        if is_plain is None:
-            is_plain = self._blocking_error[kind] = not inspect.iscoroutinefunction(kind.run)
-        return is_plain
+        found = self._blocking.get(kind)
+        if found is None:
+            found = self._blocking[kind] = not inspect.iscoroutinefunction(kind.run)
+        return found
 
 
 def _blocking_error(job: Job) -> BodyInvalid:

@@ -27,7 +27,7 @@ class ThreadLimits:
     """
 
     def __init__(self, deadlines: Deadlines, alarms: Alarms) -> None:
-        self.coroutines: Coroutines = _LimitedCoroutines(self)
+        self.coroutines = Coroutines(self._limit_coroutine)
         self._deadlines = deadlines
         self._alarms = alarms
         self._soft: RunLimits | None = None
@@ -48,7 +48,7 @@ class ThreadLimits:
         finally:
             self._soft = None
 
-    def limit_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+    def _limit_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
         """Enforce the soft limit inside the coroutine: it must not be raised in the event loop's own code."""
         if self._soft is None:
             return coroutine
@@ -58,18 +58,3 @@ class ThreadLimits:
     def limit_step(self, deadline: StepDeadline) -> AbstractContextManager[None]:
         """Return a context in which ``StepTimeout`` is raised at the deadline of a step."""
         return limit_by_alarm(self._alarms, deadline)
-
-
-class _LimitedCoroutines(Coroutines):
-    """Runs coroutines of one thread within limits; ``run`` also raises ``JobTimeout``.
-
-    Args:
-        limits: limits of the thread.
-    """
-
-    def __init__(self, limits: ThreadLimits) -> None:
-        super().__init__()
-        self._limits = limits
-
-    def _limited(self, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
-        return self._limits.limit_coroutine(coroutine)

@@ -54,14 +54,15 @@ class _AcksByQueue(dict[str, QueueAcks]):
 class AckBuffer:
     """Collects acks and releases, sends them, and keeps them until they are confirmed.
 
+    Acks that a server refuses are sent again for the length of a lease. Then they move to ``late`` if the store is
+    away, and are given up otherwise.
+
     Attributes:
         late: acks and releases that a store did not take in time because it was away.
 
     Args:
         pipeline: sends the calls.
         calls: builds calls.
-        patience_seconds: how long to retry acks that a server refuses; then they move to ``late`` if the store is away,
-            and are given up otherwise.
         on_retry: called with the delay in milliseconds after which a failed job will run again.
         count: called for jobs that went back unstarted, and for ended jobs that no server acknowledged.
         take_runs: returns the run statistics to report now, by queue.
@@ -71,7 +72,6 @@ class AckBuffer:
         self,
         pipeline: Pipeline,
         calls: Calls,
-        patience_seconds: float,
         on_retry: Callable[[int], object],
         count: CountEvent = ignore_event,
         *,
@@ -79,11 +79,10 @@ class AckBuffer:
     ) -> None:
         self._pipeline = pipeline
         self._calls = calls
-        self._patience_seconds = patience_seconds
         self._on_retry = on_retry
         self._count = count
         self._take_runs = take_runs
-        self.late = LateAcks(pipeline, count, patience_seconds)
+        self.late = LateAcks(pipeline, count)
         self._pending = _AcksByQueue()
         self._refused: dict[tuple[str, float], QueueAcks] = {}
         self._in_flight = 0
@@ -139,7 +138,7 @@ class AckBuffer:
         if since is None:
             self._pending[queue_acks.queue].add(queue_acks)
             return
-        kept = self._refused.setdefault((queue_acks.queue, since // (self._patience_seconds / 10)), queue_acks)
+        kept = self._refused.setdefault((queue_acks.queue, since // (self._pipeline.lease_seconds / 10)), queue_acks)
         if kept is not queue_acks:
             kept.add(queue_acks)
 
@@ -249,7 +248,7 @@ class AckBuffer:
         else:
             self._hold_seconds = min(max(2 * self._hold_seconds, _FIRST_HOLD_SECONDS), _LONGEST_HOLD_SECONDS)
             self._hold_until = now + self._hold_seconds
-        if now - queue_acks.refused_since < self._patience_seconds:
+        if now - queue_acks.refused_since < self._pipeline.lease_seconds:
             self._keep(queue_acks)
             return
         is_away = isinstance(error, STORE_OUT_OF_REACH)

@@ -52,7 +52,6 @@ class Fetcher:
         ack_buffer: gives acks to piggyback, and takes releases.
         row: the process's row of the claim table, in which fetched jobs are recorded first of all.
         identity: whose name the dequeues carry; each dequeue has its own source.
-        lease_seconds: lifetime of a claim that is not renewed.
         round_robin: says which queue to poll first.
         clock: updated with the server's time in each reply.
         count: called for jobs that are released because the reply with them was lost.
@@ -64,7 +63,6 @@ class Fetcher:
         ack_buffer: AckBuffer,
         row: ClaimRow,
         identity: Identity,
-        lease_seconds: float,
         *,
         round_robin: WeightedRoundRobin,
         clock: ServerClock,
@@ -78,7 +76,6 @@ class Fetcher:
         self._row = row
         self._identity = identity
         self._calls = Calls(identity.source, is_plain=True)
-        self._lease_seconds = lease_seconds
         self._round_robin = round_robin
         self._clock = clock
         self._count = count
@@ -183,7 +180,7 @@ class Fetcher:
 
         queue, *others = self._round_robin.next()
         calls = Calls(self._identity.source_of(number), is_plain=True)
-        lease = self._lease_seconds
+        lease = self._pipeline.lease_seconds
         call = calls.dequeue_jobs(queue, limit, wait=wait_seconds, lease=lease, other_queues=others)
         self._pipeline.send(with_acks(call, acks), received)
         return True

@@ -66,13 +66,12 @@ class LateAcks:
     Args:
         pipeline: sends the calls.
         count: called for ended jobs that no server acknowledged.
-        lease_seconds: lifetime of the claims.
     """
 
-    def __init__(self, pipeline: Pipeline, count: CountEvent, lease_seconds: float) -> None:
+    def __init__(self, pipeline: Pipeline, count: CountEvent) -> None:
         self._pipeline = pipeline
         self._count = count
-        self._retry_seconds = min(RETRY_SECONDS, lease_seconds / _TRIES_PER_LEASE)
+        self._retry_seconds = min(RETRY_SECONDS, pipeline.lease_seconds / _TRIES_PER_LEASE)
         self._late: dict[_LateCall, None] = {}  # the oldest first
         self._send_at = 0.0
 

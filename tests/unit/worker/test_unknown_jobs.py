@@ -125,7 +125,7 @@ def test_one_line_says_so_for_all_jobs_of_a_class(caplog):
 
 def test_a_server_that_takes_no_larger_body_gets_it_back_without():
     pipeline = FakePipeline()
-    ack_buffer = AckBuffer(pipeline, Calls("worker:me", is_plain=True), 30.0, lambda _: None)
+    ack_buffer = AckBuffer(pipeline, Calls("worker:me", is_plain=True), lambda _: None)
     ack_buffer.release(given(), [0], outcome_of())
     ack_buffer.flush()
     pipeline.answer(EnqueueRejected("too large"))

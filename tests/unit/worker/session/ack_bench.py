@@ -15,7 +15,6 @@ class Bench:
         self.ack_buffer = AckBuffer(
             self.pipeline,
             Calls("me", is_plain=True),
-            30.0,
             self.retries.append,
             lambda *event: self.counted.append(event),
         )

@@ -21,7 +21,7 @@ class Bench:
         self.row = ClaimTable(1, layout).row(0)
         self.row.register(identity)
         self.pipeline = FakePipeline()
-        self.ack_buffer = AckBuffer(self.pipeline, Calls("worker:me", is_plain=True), 30.0, lambda _: None)
+        self.ack_buffer = AckBuffer(self.pipeline, Calls("worker:me", is_plain=True), lambda _: None)
         round_robin = WeightedRoundRobin(dict.fromkeys(queues, 1))
         self.counted = []
         self.fetcher = Fetcher(
@@ -29,7 +29,6 @@ class Bench:
             self.ack_buffer,
             self.row,
             identity,
-            20.0,
             round_robin=round_robin,
             clock=ServerClock(),
             count=lambda *event: self.counted.append(event),

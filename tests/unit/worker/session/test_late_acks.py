@@ -113,7 +113,8 @@ def test_of_too_many_late_acks_the_oldest_are_given_up_even_if_they_are_on_their
 
 def test_late_acks_are_sent_more_often_if_claims_are_short():
     pipeline = FakePipeline()
-    ack_buffer = AckBuffer(pipeline, Calls("me", is_plain=True), 1.5, lambda _: None)
+    pipeline.lease_seconds = 1.5
+    ack_buffer = AckBuffer(pipeline, Calls("me", is_plain=True), lambda _: None)
     ack_buffer.late.add(QueueAcks("mail", succeeded=[(batch_of(*names(1)), 0)]), Calls("me").queue_names())
     assert ack_buffer.late.wait_seconds == 0.5
 
