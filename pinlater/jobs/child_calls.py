@@ -70,6 +70,22 @@ class _Call(NamedTuple):
     options: CallOptions
 
 
+class Wave(NamedTuple):
+    """The children that are enqueued and awaited together: those of all jobs of a call, or of some that it calls again.
+
+    Attributes:
+        call: the call.
+        use: name under which the wave is recorded, such as ``load#2/again``.
+        positions: positions of their jobs in the call.
+        record: what is recorded of them.
+    """
+
+    call: _Call
+    use: str
+    positions: Sequence[int]
+    record: CallRecord
+
+
 class _Ended(NamedTuple):
     """The last messages of children, and if some have failed, the known descriptors; both by position."""
 
@@ -117,7 +133,7 @@ class ChildCalls:
             return Joined(name, [])
         check_batch_size(batch_size)
         record = self._record(use, call.jobs, batch_size)
-        messages, descriptors = self._ended(call, use, range(len(call.jobs)), record)
+        messages, descriptors = self._ended(Wave(call, use, range(len(call.jobs)), record))
         ends = [
             self._result(job, messages[at], use)
             if messages[at].kind == _SUCCEEDED
@@ -131,11 +147,12 @@ class ChildCalls:
             self._settled.add(failure, partial(latest.call_again, len(failures)))
         return Joined(name, ends)
 
-    def _ended(self, call: _Call, use: str, positions: Sequence[int], record: CallRecord) -> _Ended:
-        """Enqueue the jobs at some positions; return their messages once all have ended.
+    def _ended(self, wave: Wave) -> _Ended:
+        """Enqueue the children of a wave; return their messages once all have ended.
 
         Failed ones are called again if this job was given up because of them and then retried by hand.
         """
+        call, use, positions, record = wave
         if call.timeout is not None and not record.until_ms:
             record.until_ms = self._link.now_ms() + int(call.timeout * 1000)
         if record.has_timed_out:
@@ -143,15 +160,15 @@ class ChildCalls:
         messages, missing = self._read_ends(self._message_name(use), positions)
         if missing is not None:  # otherwise all were enqueued, even if an attempt died before it saved that
             refuse_await()
-            self._enqueue_rest(call, use, positions, record)
+            self._enqueue_rest(wave)
             raise self._wait(missing, call.name, record)
         failed = [at for at in positions if messages[at].kind != _SUCCEEDED]
         if not failed:
             return _Ended(messages, {})
         if record.again is not None:
-            again = self._ended(call, f"{use}/again", failed, record.again)
+            again = self._ended(Wave(call, f"{use}/again", failed, record.again))
             return again._replace(messages=messages | again.messages)
-        return _Ended(messages, self._descriptors(call, use, positions, record))
+        return _Ended(messages, self._descriptors(wave))
 
     def ends(self, name: str, count: int, before_wait: Callable[[], object]) -> list[ReceivedMessage]:
         """Return the messages of children that somebody else has enqueued, once all have ended.
@@ -202,35 +219,34 @@ class ChildCalls:
 
     # Enqueueing
 
-    def _enqueue_rest(self, call: _Call, use: str, positions: Sequence[int], record: CallRecord) -> None:
+    def _enqueue_rest(self, wave: Wave) -> None:
         """Enqueue the remaining children batch by batch, and save how many were enqueued.
 
         This is saved after the first batch, so that every attempt makes the same batches; then every second, since
         servers forget the idempotency key of a call after a day; and after the last batch.
         """
-        saved_at = -math.inf
-        while record.enqueued < len(positions):
+        saved_at, record, count = -math.inf, wave.record, len(wave.positions)
+        while record.enqueued < count:
             self._context.begin()
             if self._context.is_draining:
                 self._save()
                 raise self._context.interrupt(JobInterrupted())
-            end = min(record.enqueued + record.batch, len(positions))
+            end = min(record.enqueued + record.batch, count)
             stored = [
-                descriptor
-                for children in self._batches(call, use, positions[record.enqueued : end], record.enqueued)
-                for descriptor in self._enqueue(children)
+                descriptor for children in self._batch(wave, record.enqueued) for descriptor in self._enqueue(children)
             ]
             record.add(stored)
             record.enqueued = end
-            if end == len(positions) or time.monotonic() - saved_at >= _SAVE_SECONDS:
+            if end == count or time.monotonic() - saved_at >= _SAVE_SECONDS:
                 self._save()
                 saved_at = time.monotonic()
             self._context.go_on_to_wait()
 
-    def _batches(self, call: _Call, use: str, positions: Sequence[int], start: int) -> Iterator[Children]:
-        name, parent = self._message_name(use), self._context.descriptor
+    def _batch(self, wave: Wave, start: int) -> Iterator[Children]:
+        """Yield the children of a wave that are enqueued together, from the one with number ``start`` on, by queue."""
+        call, name, parent = wave.call, self._message_name(wave.use), self._context.descriptor
         queues: defaultdict[str, list[tuple[Job, Parent]]] = defaultdict(list)
-        for position in positions:
+        for position in wave.positions[start : start + wave.record.batch]:
             job = call.jobs[position]
             queues[call.options.get("queue") or job.job_options.queue].append((job, _parent((parent, name, position))))
         for queue, told in queues.items():
@@ -281,15 +297,15 @@ class ChildCalls:
     def _timed_out(self, name: str, record: CallRecord) -> JoinTimeout:
         return self._settled.add(JoinTimeout(f"not all jobs of call {name!r} have ended in time"), record.restart)
 
-    def _descriptors(self, call: _Call, use: str, positions: Sequence[int], record: CallRecord) -> dict[int, str]:
+    def _descriptors(self, wave: Wave) -> dict[int, str]:
         """Return the known descriptors of the children, by position."""
         enqueued = [
             parent.position
-            for start in range(0, len(positions), record.batch)
-            for children in self._batches(call, use, positions[start : start + record.batch], start)
+            for start in range(0, len(wave.positions), wave.record.batch)
+            for children in self._batch(wave, start)
             for _, parent in children.jobs
         ]
-        return dict(zip(enqueued, record.descriptors(), strict=False))
+        return dict(zip(enqueued, wave.record.descriptors(), strict=False))
 
 
 def _results_of(use: str) -> str:

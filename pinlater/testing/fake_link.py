@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pinlater.client.jobs import encoder
 from pinlater.errors import JobFailed, JobGone, JobWasCancelled
 from pinlater.jobs.body_codec import JobCodec
-from pinlater.jobs.child_calls import ChildCalls
+from pinlater.jobs.child_calls import ChildCalls, Wave
 from pinlater.jobs.events import event_name
 from pinlater.jobs.job import Job
 from pinlater.jobs.json_forms import encode
@@ -78,9 +78,9 @@ class FakeLink:
 class FakeCalls(ChildCalls):
     """Enqueues the called jobs even if all have ended, since a test gives their results before they are called."""
 
-    def _ended(self, *call: Any) -> Any:
-        self._enqueue_rest(*call)
-        return super()._ended(*call)
+    def _ended(self, wave: Wave) -> Any:
+        self._enqueue_rest(wave)
+        return super()._ended(wave)
 
 
 def decoded(job: _J, body: bytes) -> _J:
