@@ -96,10 +96,7 @@ class OutsideSteps:
 
     Attributes:
         results: the results outside the body.
-        has_moved: whether this attempt has sent results to be stored there.
     """
-
-    has_moved = False
 
     def __init__(self, metadata: BodyMetadata, read: Read) -> None:
         self.results = StepResults()
@@ -140,7 +137,6 @@ class OutsideSteps:
         while len(self._moves) >= _MOST_MOVES:
             del self._moves[next(iter(self._moves))]
         self._moves[message_id] = inside
-        self.has_moved = True
         metadata = msgspec.structs.replace(
             self._metadata,
             steps={},

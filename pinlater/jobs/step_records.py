@@ -71,11 +71,6 @@ class StepRecords:
         self._fingerprints = Fingerprints(metadata.fingerprints, metadata.prints, outside.results)
         self._bytes = len(msgspec.json.encode(metadata.steps))
 
-    @property
-    def has_moved(self) -> bool:
-        """Whether this attempt has sent results to be stored beside the body."""
-        return self._outside.has_moved
-
     def recall(self, call: StepCall) -> Any:
         """Return the result of a finished step as the job gets it; ``MISSING`` if the step has not finished.
 

@@ -24,7 +24,6 @@ from pinlater.protocol.conversion.jobs import claimed_reply
 from pinlater.protocol.messages import PinLaterJob
 from pinlater.worker.claim_table.row import ClaimRow
 from pinlater.worker.claim_table.snapshot import SOLO_LAYOUT
-from pinlater.worker.running.ended_run import EndedRun
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.undoing import Undoing
@@ -160,7 +159,7 @@ class Attempts:
 
     def run(self, claimed: ClaimedJob) -> Outcome:
         """Run one attempt."""
-        self._watched.job = self._watched.error = self._runner.context = self._runner.ended = None
+        self._watched.job = self._watched.error = self._runner.context = None
         self._saver.keep = lambda body, attempts: self._calls.save(claimed, body, attempts)
         self._saver.is_cancelled = lambda: self._calls.is_cancelled(claimed)
         batch = self._batch(claimed)
@@ -230,15 +229,14 @@ class _WatchedCodec(JobCodec):
 
 
 class _WatchedRunner(Runner):
-    """Keeps the context of the last run, and its end if that was not a plain success."""
+    """Keeps the context of the last run."""
 
     context: RunContext | None = None
-    ended: EndedRun | None = None
 
     @property
     def error(self) -> BaseException | None:
         """The exception that decided the outcome of the last run; None: there was none."""
-        return None if self.ended is None else self.ended.reason
+        return None if self.context is None else self.context.reason
 
     def _attempt(self, context: RunContext, now_ns: int) -> RunnersOutcome | None:
         self.context = context
@@ -252,10 +250,6 @@ class _WatchedRunner(Runner):
         if error is not None and not isinstance(error, _OF_A_JOB) and interruption_in(error) is None:
             raise error
         return super()._ended(context, error, started_ns)
-
-    def _ended_run(self, context: RunContext, started_ns: int) -> EndedRun:
-        self.ended = super()._ended_run(context, started_ns)
-        return self.ended
 
 
 def _without_loop(function: Callable[[], T]) -> T:

@@ -43,13 +43,9 @@ class EndedRun:
     Args:
         context: context of the run.
         started_ns: when it started, monotonic nanoseconds.
-
-    Attributes:
-        reason: the exception that decides the outcome; None: none, or no outcome was asked for.
     """
 
     def __init__(self, context: RunContext, started_ns: int) -> None:
-        self.reason: BaseException | None = None
         self._context = context
         self._name = context.options.name
         self._seconds = (monotonic_ns() - started_ns) / 1e9
@@ -89,7 +85,8 @@ class EndedRun:
 
     def outcome_of(self, reason: BaseException) -> Outcome:
         """Return the outcome of a run that ended for ``reason``."""
-        self.reason, context = reason, self._context
+        context = self._context
+        context.reason = reason
         if isinstance(reason, ClaimLost):
             log.warning("%s stopped; its result is dropped: %s", self._name, reason)
             return LostClaim()

@@ -53,6 +53,7 @@ class JobBody:
     tick_started_ms: int | None = None
     has_unsent_reports = False
     sent_at: float | None = None
+    _has_moved_steps = False
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -160,8 +161,8 @@ class JobBody:
     @property
     def dropped(self) -> tuple[str, ...]:
         """Names of the messages that the next run does not need: results of this run's steps, ends of called jobs."""
-        has_moved = self.metadata.kept or (self.records is not None and self.records.has_moved)
-        return (*(steps_name(self.metadata.run),) * bool(has_moved), *self.metadata.droppable())
+        names = tuple(self.metadata.droppable())
+        return (steps_name(self.metadata.run), *names) if self.metadata.kept or self._has_moved_steps else names
 
     # Saves
 
@@ -232,7 +233,10 @@ class JobBody:
         if self.records is None or not self._saver.keeps_messages:
             return snapshot
         move = self.records.move(self._context.descriptor)
-        return snapshot if move is None else Snapshot(self._to_save(move.metadata), (move.message,))
+        if move is None:
+            return snapshot
+        self._has_moved_steps = True
+        return Snapshot(self._to_save(move.metadata), (move.message,))
 
     def _reports(self) -> Snapshot:
         self.has_unsent_reports = False

@@ -64,22 +64,27 @@ class RunContext(WorkflowContext):
         job: the record.
         batch: the job's batch.
         position: its position there.
+        body: the body of the job.
         saver: makes the calls to the server.
         next_run: when the job runs again if it succeeds; ``reschedule`` replaces what was planned.
         result: the encoded result of the job, if one is stored.
         may_have_metadata: whether the body may have metadata.
         options: options of the job's class, changed by those of its enqueue.
         run_limits: records each sign of progress; None if the job has no ``stall_after``.
+        reason: the exception that has decided the outcome; None: none, or the outcome is not known yet.
         status_note: text for the job's custom status if this attempt is interrupted.
 
     Raises:
         BodyInvalid: the options of its enqueue cannot be read.
     """
 
+    body = cached_property(JobBody)  # made when it is first needed: in most jobs, never
     run_limits: RunLimits | None = None
+    reason: BaseException | None = None
     status_note = ""
     _next_save: float | None = None
     _published_at: float | None = None
+    _link = cached_property(ServerLink)
 
     def __init__(
         self,
@@ -214,10 +219,6 @@ class RunContext(WorkflowContext):
         self._save_surely()
         return descriptor
 
-    @cached_property
-    def _link(self) -> ServerLink:
-        return ServerLink(self)
-
     @property
     def created_at_ms(self) -> int | None:
         """When the job was enqueued, epoch milliseconds; None if the server does not tell."""
@@ -242,11 +243,6 @@ class RunContext(WorkflowContext):
     @property
     def _running_options(self) -> JobOptions:
         return self.options
-
-    @cached_property
-    def body(self) -> JobBody:
-        """Return the body of the job; most jobs never ask for it."""
-        return JobBody(self)
 
     @cached_property
     def _metadata(self) -> BodyMetadata:  # type: ignore[override] # read when it is needed

@@ -151,7 +151,7 @@ class Runner:
             if is_limited:
                 run_limits = self._new_run_limits(context, now_ns)
                 if run_limits is None:
-                    return self._ended_run(context, now_ns).outcome_of(context.expired("it was not run, since"))
+                    return EndedRun(context, now_ns).outcome_of(context.expired("it was not run, since"))
                 self._limits.run(run_limits, partial(copy_context().run, self._run, context))
             else:
                 copy_context().run(self._run, context)  # so that the next job does not see what it sets there
@@ -169,10 +169,7 @@ class Runner:
         """Return the outcome of a run that has raised ``error``, or returned if that is None."""
         if getpid() != self._pid:
             leave_fork(error)
-        return self._ended_run(context, started_ns).outcome(error)
-
-    def _ended_run(self, context: RunContext, started_ns: int) -> EndedRun:
-        return EndedRun(context, started_ns)
+        return EndedRun(context, started_ns).outcome(error)
 
     def _call(self, context: RunContext) -> None:
         returned = context.job.run(context)

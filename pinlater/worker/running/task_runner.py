@@ -13,6 +13,7 @@ from pinlater.jobs.middleware import Middleware, run_within
 from pinlater.worker import logs
 from pinlater.worker.running.claim_checks import ask_if_cancelled_awaited, check_stop
 from pinlater.worker.running.deadlines import Deadlines
+from pinlater.worker.running.ended_run import EndedRun
 from pinlater.worker.running.loop_limits import await_limited
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.run_limits import RunLimits
@@ -74,7 +75,7 @@ class TaskRunner(Runner):
             if context.options.is_limited:
                 run_limits = self._new_run_limits(context, now_ns)
                 if run_limits is None:
-                    return self._ended_run(context, now_ns).outcome_of(context.expired("it was not run, since"))
+                    return EndedRun(context, now_ns).outcome_of(context.expired("it was not run, since"))
                 await self._call_limited(context, run_limits)
             else:
                 await self._call_awaited(context)
