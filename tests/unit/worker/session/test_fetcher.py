@@ -60,7 +60,7 @@ def test_a_dequeue_says_what_it_wants(bench):
     request = arguments.request
     assert (method, wait_seconds, arguments.context.source) == ("dequeueJobs", 2.5, "worker:me.1")
     assert (request.queueName, request.otherQueueNames, request.limit) == ("mail", None, 2)
-    assert (request.waitMillis, request.claimTimeoutMillis) == (2500, 20000)
+    assert (request.waitMillis, request.claimTimeoutMillis) == (2500, 30000)
 
 
 def test_every_queue_comes_first_once_in_a_round():
