@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
@@ -211,15 +212,15 @@ class _Failures:
         self._context = context
         self._failed: dict[str, Exception] = {}
 
-    def of(self, key: str) -> _FailureOf:
-        """Return a context manager that records a failure to undo a step."""
-        return _FailureOf(self, key)
-
-    def note(self, key: str, error: Exception) -> None:
-        """Record a failure; raise it unless this is the last attempt."""
-        self._failed[key] = error
-        if not self._context.is_last_attempt:
-            raise self._error() from error
+    @contextmanager
+    def of(self, key: str) -> Iterator[None]:
+        """Record a failure to undo a step in the block; raise it only if there is another attempt."""
+        try:
+            yield
+        except Exception as error:
+            self._failed[key] = error
+            if not self._context.is_last_attempt:
+                raise self._error() from error
 
     def raise_last(self) -> None:
         """Raise the failures of the last attempt, if there are any."""
@@ -229,17 +230,3 @@ class _Failures:
     def _error(self) -> UndoFailed:
         told = "; ".join(f"step {key!r}: {type(error).__name__}: {error}" for key, error in self._failed.items())
         return UndoFailed(f"cannot undo {told}")
-
-
-class _FailureOf:
-    def __init__(self, failures: _Failures, key: str) -> None:
-        self._failures, self._key = failures, key
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, _: object, error: BaseException | None, _trace: object) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        self._failures.note(self._key, error)
-        return True

@@ -69,6 +69,9 @@ class WorkflowContext(JobContext):
     unawaited_steps: UnawaitedSteps | None = None
     reached_to_undo: frozenset[str] = frozenset()
     _waiting: WaitingTasks | None = None
+    _settled = cached_property(lambda _: SettledErrors())
+    _sleep_names = cached_property(lambda _: NameCounter())
+    _follow_up_names = cached_property(lambda _: NameCounter())
     _unattributed = 0
     """Number of interruptions raised in other threads of the job, outside of any known step."""
 
@@ -236,10 +239,6 @@ class WorkflowContext(JobContext):
     def _events(self) -> EventWaits:
         return EventWaits(self, self._metadata, self._link, self._save_surely, self._settled)
 
-    @cached_property
-    def _settled(self) -> SettledErrors:
-        return SettledErrors()
-
     def gives_up_after(self, error: BaseException) -> bool:
         """Return whether ``error`` is what a call or a wait has ended with, so that every attempt would fail alike.
 
@@ -327,14 +326,6 @@ class WorkflowContext(JobContext):
             self.refuse_record(_RESULTS, error)
         self._metadata.accept_record(_RESULTS)
         return StepRecords(self._metadata, outside)
-
-    @cached_property
-    def _sleep_names(self) -> NameCounter:
-        return NameCounter()
-
-    @cached_property
-    def _follow_up_names(self) -> NameCounter:
-        return NameCounter()
 
     def _refuse_raw(self, what: str) -> None:
         if isinstance(self._running_job(), RawJob):

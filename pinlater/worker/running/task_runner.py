@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import cache
 from time import time
 
 from pinlater.errors import BodyInvalid, JobInterrupted
@@ -43,7 +44,6 @@ class TaskRunner(Runner):
     ) -> None:
         super().__init__(codec, saver, now=now, middleware=middleware, unknown_seconds=unknown_seconds)
         self._deadlines = deadlines
-        self._blocking: dict[type[Job], bool] = {}
 
     async def run_awaited(self, batch: DequeuedBatch, position: int, now_ns: int) -> Outcome | None:
         """Run one job; see ``run``. Each call needs a separate task."""
@@ -54,7 +54,7 @@ class TaskRunner(Runner):
             if not self._resets_body(batch, position):
                 return self._unreadable(batch, position, error)
         else:
-            if self._is_blocking(type(job)):
+            if _is_blocking(type(job)):
                 return self._unreadable(batch, position, _blocking_error(job))
             tick = self._tick_of(context) if context.may_have_metadata else None
             if tick is not None and tick.is_over:
@@ -98,11 +98,10 @@ class TaskRunner(Runner):
             await context.let_steps_end()
             raise
 
-    def _is_blocking(self, kind: type[Job]) -> bool:
-        found = self._blocking.get(kind)
-        if found is None:
-            found = self._blocking[kind] = not inspect.iscoroutinefunction(kind.run)
-        return found
+
+@cache
+def _is_blocking(kind: type[Job]) -> bool:
+    return not inspect.iscoroutinefunction(kind.run)
 
 
 def _blocking_error(job: Job) -> BodyInvalid:
