@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
-from functools import cached_property
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack
 
@@ -17,6 +16,7 @@ from pinlater.jobs.context import JobContext
 from pinlater.jobs.enqueue_options import CallOptions
 from pinlater.jobs.event_waits import EventWaits
 from pinlater.jobs.job import Job, RawJob, not_a_job
+from pinlater.jobs.lazy_attribute import lazy
 from pinlater.jobs.message_link import MessageLink
 from pinlater.jobs.name_counter import NameCounter
 from pinlater.jobs.options import JobOptions
@@ -69,9 +69,9 @@ class WorkflowContext(JobContext):
     unawaited_steps: UnawaitedSteps | None = None
     reached_to_undo: frozenset[str] = frozenset()
     _waiting: WaitingTasks | None = None
-    _settled = cached_property(lambda _: SettledErrors())
-    _sleep_names = cached_property(lambda _: NameCounter())
-    _follow_up_names = cached_property(lambda _: NameCounter())
+    _settled = lazy(lambda _: SettledErrors())
+    _sleep_names = lazy(lambda _: NameCounter())
+    _follow_up_names = lazy(lambda _: NameCounter())
     _unattributed = 0
     """Number of interruptions raised in other threads of the job, outside of any known step."""
 
@@ -231,11 +231,11 @@ class WorkflowContext(JobContext):
         self._record_progress()
         return self._events.wait_for(name, kind, timeout)
 
-    @cached_property
+    @lazy
     def _calls(self) -> ChildCalls:
         return ChildCalls(self, self._metadata, self._link, self._save_surely, self._settled)
 
-    @cached_property
+    @lazy
     def _events(self) -> EventWaits:
         return EventWaits(self, self._metadata, self._link, self._save_surely, self._settled)
 
@@ -315,9 +315,15 @@ class WorkflowContext(JobContext):
     def _has_reached_all(self, mark: SagaMark) -> bool:
         return self.reached_to_undo.issuperset(mark.steps)
 
-    @cached_property
+    @lazy
     def _steps(self) -> Steps:
         return Steps(self, self._new_records(), lambda: self._running_options, self._save_surely, self._save_awaited)
+
+    @property
+    def step_records(self) -> StepRecords | None:
+        """The records of finished steps; None if the job has come to no step yet."""
+        steps = self.__dict__.get("_steps")
+        return None if steps is None else steps.records
 
     def _new_records(self) -> StepRecords:
         try:

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from functools import cached_property
 from threading import get_ident
 from time import time
 from typing import Any, TypeVar, Unpack
@@ -20,6 +19,7 @@ from pinlater.jobs.cursor import iterate
 from pinlater.jobs.enqueue_options import FollowUpOptions
 from pinlater.jobs.follow_ups import follow_up_key, set_unique_key
 from pinlater.jobs.job import Job
+from pinlater.jobs.lazy_attribute import lazy
 from pinlater.jobs.next_run import NextRun
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.run_keys import new_run_id
@@ -180,7 +180,7 @@ class FakeContext(WorkflowContext):
     def _link(self) -> FakeLink:
         return self._fake_link
 
-    @cached_property
+    @lazy
     def _calls(self) -> FakeCalls:
         return FakeCalls(self, self._metadata, self._link, self._save_surely, self._settled)
 

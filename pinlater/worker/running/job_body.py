@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,8 +13,8 @@ import msgspec
 from pinlater.errors import JobInterrupted
 from pinlater.jobs.body_codec import encode_body, encoded_unknown_fields
 from pinlater.jobs.job import RawJob
+from pinlater.jobs.lazy_attribute import lazy
 from pinlater.jobs.outside_steps import steps_name
-from pinlater.jobs.step_records import StepRecords
 from pinlater.model.body_metadata import (
     BodyMetadata,
     LastRun,
@@ -43,13 +43,11 @@ class JobBody:
 
     Attributes:
         last: the body as it was dequeued or last saved.
-        records: records of finished steps; None: the job has come to no step yet.
         tick_started_ms: epoch milliseconds at which the attempt of a periodic job started; None for other jobs.
         has_unsent_reports: whether progress or published fields wait for a save.
         sent_at: when a save was last sent, monotonic seconds; None: never.
     """
 
-    records: StepRecords | None = None
     tick_started_ms: int | None = None
     has_unsent_reports = False
     sent_at: float | None = None
@@ -61,7 +59,7 @@ class JobBody:
         self._dequeued = self.last = context.batch.bodies[context.position]
         self._when_interrupted = b""
 
-    @cached_property
+    @lazy
     def metadata(self) -> BodyMetadata:
         """What the run has recorded in the body."""
         return BodyMetadata() if isinstance(self._job, RawJob) else read_metadata(self.last)
@@ -71,12 +69,12 @@ class JobBody:
         """What has to be undone if the job gives up."""
         return self.metadata.saga if "metadata" in self.__dict__ else read_saga(self.last)
 
-    @cached_property
+    @lazy
     def _slept(self) -> dict[str, int]:
         """The sleeps that were over when this attempt began."""
         return read_metadata(self._dequeued).sleeps
 
-    @cached_property
+    @lazy
     def _unknown_fields(self) -> bytes:
         """Fields of the body that only another version of the class reads; saved bodies keep them."""
         return encoded_unknown_fields(self._job, self.last)
@@ -101,8 +99,9 @@ class JobBody:
         return encode_body(self._job, metadata, self._unknown_fields)
 
     def _settled_metadata(self) -> BodyMetadata:
-        if self.records is not None:
-            self.records.settle(self._saver.is_stored)
+        records = self._context.step_records
+        if records is not None:
+            records.settle(self._saver.is_stored)
         return self.metadata
 
     def note_interruption(self) -> None:
@@ -230,9 +229,10 @@ class JobBody:
     def _snapshot_to_move(self) -> Snapshot:
         """Return what to save; large results of steps move out of the body with it."""
         snapshot = self._snapshot()
-        if self.records is None or not self._saver.keeps_messages:
+        records = self._context.step_records
+        if records is None or not self._saver.keeps_messages:
             return snapshot
-        move = self.records.move(self._context.descriptor)
+        move = records.move(self._context.descriptor)
         if move is None:
             return snapshot
         self._has_moved_steps = True

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from functools import cached_property
 from math import inf
 from threading import get_ident
 from typing import Any, NoReturn, TypeVar, Unpack
@@ -18,12 +17,12 @@ from pinlater.jobs.cursor import iterate
 from pinlater.jobs.enqueue_options import FollowUpOptions
 from pinlater.jobs.follow_ups import follow_up_key, set_unique_key
 from pinlater.jobs.job import Job
+from pinlater.jobs.lazy_attribute import lazy
 from pinlater.jobs.next_run import NextRun, NextRunPlan
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_codec import encode_result
 from pinlater.jobs.run_keys import new_run_id
 from pinlater.jobs.step_deadline import StepDeadline
-from pinlater.jobs.step_records import StepRecords
 from pinlater.jobs.workflow_context import WorkflowContext
 from pinlater.model.body_metadata import METADATA_BYTE, BodyMetadata, Recurrence, SagaMark, read_recurrence
 from pinlater.model.descriptor import queue_of
@@ -78,13 +77,13 @@ class RunContext(WorkflowContext):
         BodyInvalid: the options of its enqueue cannot be read.
     """
 
-    body = cached_property(JobBody)  # made when it is first needed: in most jobs, never
+    body = lazy(JobBody)  # made when it is first needed: in most jobs, never
     run_limits: RunLimits | None = None
     reason: BaseException | None = None
     status_note = ""
     _next_save: float | None = None
     _published_at: float | None = None
-    _link = cached_property(ServerLink)
+    _link = lazy(ServerLink)
 
     def __init__(
         self,
@@ -120,13 +119,13 @@ class RunContext(WorkflowContext):
     def __str__(self) -> str:
         return f"{self.descriptor} attempt {self.attempt}/{self.attempts_allowed}"
 
-    @cached_property
-    def queue(self) -> str:  # type: ignore[override]
+    @lazy
+    def queue(self) -> str:
         """Return the queue that the job came from."""
         return queue_of(self.descriptor)
 
-    @cached_property
-    def log(self) -> logging.LoggerAdapter[logging.Logger]:  # type: ignore[override]
+    @lazy
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """Return a logger whose lines carry the job."""
         return JobLog(logging.getLogger(type(self.job).__module__), self.log_fields)
 
@@ -244,13 +243,9 @@ class RunContext(WorkflowContext):
     def _running_options(self) -> JobOptions:
         return self.options
 
-    @cached_property
-    def _metadata(self) -> BodyMetadata:  # type: ignore[override] # read when it is needed
+    @lazy
+    def _metadata(self) -> BodyMetadata:  # read when it is needed
         return self.body.metadata
-
-    def _new_records(self) -> StepRecords:
-        self.body.records = records = super()._new_records()
-        return records
 
     @property
     def saga_mark(self) -> SagaMark | None:
@@ -273,7 +268,7 @@ class RunContext(WorkflowContext):
         if self.run_limits is not None:
             self.run_limits.record_progress(time.monotonic())
 
-    @cached_property
+    @lazy
     def expires_ms(self) -> float:
         """Epoch milliseconds when the job's ``give_up_after`` ends; inf if not limited or not known."""
         seconds = self.options.give_up_after
@@ -288,7 +283,7 @@ class RunContext(WorkflowContext):
         """Whether the job is periodic."""
         return self.recurrence is not None and bool(self.recurrence.schedule)
 
-    @cached_property
+    @lazy
     def recurrence(self) -> Recurrence | None:
         """What the job was rescheduled with, or enqueued with as a periodic one; None for other jobs."""
         return read_recurrence(self.batch.bodies[self.position]) if self.may_have_metadata else None
