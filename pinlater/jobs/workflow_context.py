@@ -319,12 +319,6 @@ class WorkflowContext(JobContext):
     def _steps(self) -> Steps:
         return Steps(self, self._new_records(), lambda: self._running_options, self._save_surely, self._save_awaited)
 
-    @property
-    def step_records(self) -> StepRecords | None:
-        """The records of finished steps; None if the job has come to no step yet."""
-        steps = self.__dict__.get("_steps")
-        return None if steps is None else steps.records
-
     def _new_records(self) -> StepRecords:
         try:
             outside = OutsideSteps(self._metadata, self._link.read)

@@ -23,6 +23,7 @@ from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_codec import encode_result
 from pinlater.jobs.run_keys import new_run_id
 from pinlater.jobs.step_deadline import StepDeadline
+from pinlater.jobs.step_records import StepRecords
 from pinlater.jobs.workflow_context import WorkflowContext
 from pinlater.model.body_metadata import METADATA_BYTE, BodyMetadata, Recurrence, SagaMark, read_recurrence
 from pinlater.model.descriptor import queue_of
@@ -246,6 +247,12 @@ class RunContext(WorkflowContext):
     @lazy
     def _metadata(self) -> BodyMetadata:  # read when it is needed
         return self.body.metadata
+
+    @property
+    def step_records(self) -> StepRecords | None:
+        """The records of finished steps; None if the job has come to no step yet."""
+        steps = self.__dict__.get("_steps")
+        return None if steps is None else steps.records
 
     @property
     def saga_mark(self) -> SagaMark | None:
