@@ -1,13 +1,11 @@
-"""MariaDB as a store to measure: a private server for each store, which syncs at every commit."""
+"""MariaDB or MySQL as a store to measure: a private server for each store, which syncs at every commit."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import socket
-import subprocess
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,18 +17,19 @@ import asyncmy
 from benchmarks.bare_mysql import BareMysql
 from benchmarks.database import Database
 from benchmarks.finished import Finished
+from benchmarks.mysql_program import mysql_program, options_of_folders
 from benchmarks.ports import free_ports
-from benchmarks.programs import ProgramFailed
 
 _USER, _PASSWORD = "pinlater", "bench"
 _OPTIONS = (
     "--innodb-flush-log-at-trx-commit=1",
     "--innodb-buffer-pool-size=1G",
-    "--innodb-log-file-size=512M",
     "--skip-log-bin",
     "--skip-name-resolve",
     "--performance-schema=OFF",
 )
+_MARIADB_OPTIONS = ("--innodb-log-file-size=512M",)
+_MYSQL_OPTIONS = ("--innodb-redo-log-capacity=512M", "--mysqlx=OFF", "--secure-file-priv=NULL")
 _WHEN_DONE = """SELECT MIN(moment), MAX(moment), COUNT(*) FROM pinlater_1.jobs FORCE INDEX (jobs_by_moment)
                 WHERE state = 2 AND moment >= %s"""
 _DIRTY_PAGES = "SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'"
@@ -38,7 +37,7 @@ _RESERVE = "UPDATE pinlater_1.settings SET value = LAST_INSERT_ID(value + %s) WH
 
 
 class MysqlStores:
-    """Starts MariaDB servers, each in the folder of its store."""
+    """Starts servers of MariaDB or MySQL, each in the folder of its store."""
 
     driver = "asyncmy"
     is_shared = True
@@ -49,7 +48,7 @@ class MysqlStores:
         self.databases: list[Database] = []
 
     def settings(self, folder: Path, *, shards: int = 1, is_safe: bool = False) -> list[str]:
-        """Start a MariaDB, or one for each shard of a safe store; return the settings that make a server use them."""
+        """Start a server, or one for each shard of a safe store; return the settings that make a server use them."""
         folders = [folder, *(folder / f"shard{number}" for number in range(2, shards + 1) if is_safe)]
         ports = [self._start(one) for one in folders]
         masters = [{"host": "127.0.0.1", "port": ports[number % len(ports)]} for number in range(shards)]
@@ -84,7 +83,7 @@ class MysqlStores:
         return jobs
 
     def bare(self, folder: Path) -> BareMysql:
-        """Start a MariaDB; return a bare store on it."""
+        """Start a server; return a bare store on it."""
         return BareMysql(self._start(folder), _USER, _PASSWORD)
 
     def close(self) -> None:
@@ -93,50 +92,26 @@ class MysqlStores:
             database.kill()
 
     def _start(self, folder: Path) -> int:
-        program = _program("mariadbd")
+        program = mysql_program()
         folder.mkdir(exist_ok=True)
         [port] = free_ports(1)
         start = folder / "start.sql"
         start.write_text(
             f"CREATE USER IF NOT EXISTS {_USER}@'%' IDENTIFIED BY '{_PASSWORD}';\nGRANT ALL ON *.* TO {_USER}@'%';\n"
         )
+        temporary = folder / "mysql-tmp"
+        temporary.mkdir()
         if self._fresh is None:
+            program.install(folder / "fresh", temporary)
             self._fresh = folder / "fresh"
-            _install(self._fresh)
         shutil.copytree(self._fresh, folder / "mysql")
-        command = [program, *_whose(folder / "mysql"), f"--port={port}", "--bind-address=127.0.0.1"]
-        command += ["--socket=socket", f"--init-file={start}", f"--pid-file={folder / 'pid'}", *_OPTIONS]
-        self.databases.append(Database(command, folder / "mariadb.log", lambda: _answers(port)))
+        command = [program.path, "--no-defaults", *options_of_folders(folder / "mysql", temporary)]
+        command += [f"--port={port}", "--bind-address=127.0.0.1", "--socket=socket", f"--init-file={start}"]
+        command += [f"--pid-file={folder / 'pid'}", *_OPTIONS]
+        command += _MYSQL_OPTIONS if program.is_mysql else _MARIADB_OPTIONS
+        self.databases.append(Database(command, folder / "mysql.log", lambda: _answers(port)))
         self._ports[folder] = port
         return port
-
-
-def _install(data: Path) -> None:
-    """Create the files of an empty server; later servers get copies, which are faster to make."""
-    small = ["--innodb-log-file-size=8M", "--skip-test-db"]
-    done = subprocess.run(
-        [_program("mariadb-install-db"), *_whose(data), *small], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise ProgramFailed(f"mariadb-install-db has failed: {done.stdout[-500:]}{done.stderr[-500:]}")
-
-
-def _whose(data: Path) -> list[str]:
-    """Return the first options of all programs: user and folders of the files.
-
-    A program empties its tmpdir at start, so each has its own.
-    """
-    temporary = data.with_name(f"{data.name}-tmp")
-    temporary.mkdir(exist_ok=True)
-    whose = ["--user=root"] if os.getuid() == 0 else []
-    return ["--no-defaults", *whose, f"--datadir={data}", f"--tmpdir={temporary}"]
-
-
-def _program(name: str) -> str:
-    path = shutil.which(name) or f"/usr/sbin/{name}"
-    if not Path(path).exists():
-        raise ProgramFailed(f"there is no {name} here; install MariaDB's server")
-    return path
 
 
 async def _finished(port: int, since_ms: int) -> Finished:

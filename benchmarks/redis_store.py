@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from benchmarks.finished import Finished
 from benchmarks.ports import free_ports
 from benchmarks.programs import ProgramFailed
 
+_NAMED = "PINLATER_TEST_REDIS_SERVER"
 _OPTIONS = {"bind": "127.0.0.1", "appendonly": "yes", "save": ""}
 _SUCCEEDED = "pinlater:{1:nothing}:*:S"
 
@@ -83,14 +85,26 @@ class RedisStores:
             database.kill()
 
     def _start(self, folder: Path, sync: str = "everysec") -> int:
-        program = shutil.which("redis-server") or shutil.which("valkey-server")
-        if program is None:
-            raise ProgramFailed("there is neither redis-server nor valkey-server here; install one")
+        program = redis_program()
         folder.mkdir(exist_ok=True)
         started = start_redis(program, folder, sync)
         self._clients[folder] = started.client
         self.databases.append(started.database)
         return started.port
+
+
+def redis_program() -> str:
+    """Return the path of the server that benchmarks and tests start: what ``PINLATER_TEST_REDIS_SERVER`` names, if set.
+
+    Raises:
+        ProgramFailed: there is none.
+    """
+    path = os.environ.get(_NAMED) or shutil.which("redis-server") or shutil.which("valkey-server")
+    if path is None:
+        raise ProgramFailed(
+            "there is neither redis-server nor valkey-server here (Debian: apt-get install redis-server)"
+        )
+    return path
 
 
 def start_redis(program: str, folder: Path, sync: str = "everysec") -> StartedRedis:

@@ -1,11 +1,10 @@
 """A MariaDB or MySQL server of our own: on a free port, in a folder of its own, to be killed, stopped and started at
-will. ``PINLATER_TEST_MYSQL_SERVER`` names the program; without, it is the ``mariadbd`` of this machine.
+will; ``benchmarks/mysql_program.py`` says which program it is.
 """
 
 import atexit
 import fcntl
 import functools
-import os
 import re
 import shutil
 import signal
@@ -17,13 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.mysql_program import mysql_program, options_of_folders
+from benchmarks.programs import ProgramFailed
 from tests.support.ports import free_port
-
-PROGRAM = (
-    os.environ.get("PINLATER_TEST_MYSQL_SERVER")
-    or shutil.which("mariadbd")
-    or shutil.which("mariadbd", path="/usr/sbin:/usr/local/sbin")
-)
 
 SMALL = (
     "--innodb-buffer-pool-size=256M",
@@ -33,20 +28,16 @@ SMALL = (
     "--performance-schema=OFF",
     "--max-connections=300",
     "--innodb-use-native-aio=0",
-)
-"""No test here cuts the power: what the server process wrote survives its death. Several run at once, so that the
-system might not have asynchronous I/O for all of them.
-"""
-
-SMALL_MARIADB = (
-    "--innodb-log-file-size=64M",
     "--innodb-flush-method=nosync",
     "--skip-innodb-doublewrite",
-    "--debug-no-sync",
-    "--sync-frm=OFF",
     "--innodb-file-per-table=OFF",
 )
-"""Most tests make a database of 17 tables; with a synced file for each, that takes six times as long."""
+"""No test here cuts the power: what the server process wrote survives its death. Several run at once, so that the
+system might not have asynchronous I/O for all of them. Most tests make a database of 17 tables; with a synced file for
+each, that takes MariaDB six times as long, and MySQL three times.
+"""
+
+SMALL_MARIADB = ("--innodb-log-file-size=64M", "--debug-no-sync", "--sync-frm=OFF")
 
 SMALL_MYSQL = ("--innodb-redo-log-capacity=64M", "--mysqlx=OFF", "--secure-file-priv=NULL")
 
@@ -55,26 +46,15 @@ START_SECONDS = 60
 CACHE = Path(__file__).parents[2] / ".pytest_cache" / "mariadb"
 
 
-@functools.cache
-def _version():
-    return subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
-
-
 def is_mysql():
-    """Return whether the program is of MySQL: it is installed in another way, and knows other options."""
-    return "-MariaDB" not in _version()
-
-
-def _install_program():
-    """Return MariaDB's program for that, the server's own before any other; None if there is none."""
-    own = Path(PROGRAM).absolute().parent
-    return shutil.which("mariadb-install-db", path=f"{own}:{own.parent / 'bin'}") or shutil.which("mariadb-install-db")
+    """Return whether the program is of MySQL, and not of MariaDB."""
+    return mysql_program().is_mysql
 
 
 @functools.cache
 def _fresh_data():
     """Return the files of an empty server of this version; made once, and copied for each server of a test."""
-    folder = CACHE / re.sub(r"[^\w.]+", "-", _version())
+    folder = CACHE / re.sub(r"[^\w.]+", "-", mysql_program().version)
     folder.mkdir(parents=True, exist_ok=True)
     data, temporary = folder / "data", folder / "tmp"
     with (folder / "lock").open("w") as lock:
@@ -82,26 +62,9 @@ def _fresh_data():
         if not data.exists():
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir()
-            _install(temporary / "data", temporary)
+            mysql_program().install(temporary / "data", temporary)
             (temporary / "data").rename(data)
     return data
-
-
-def _install(data, temporary):
-    common = [*_where(data, temporary), "--innodb-use-native-aio=0"]
-    if is_mysql():
-        command = [PROGRAM, "--no-defaults", "--initialize-insecure", *common]
-    else:
-        command = [_install_program(), "--no-defaults", *common, "--innodb-log-file-size=8M", "--skip-test-db"]
-        command.append("--auth-root-authentication-method=normal")
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-3000:]
-
-
-def _where(data, temporary):
-    """Return the options of a server's folders; whoever starts in a tmpdir empties it, so that each has its own."""
-    folders = [f"--datadir={data}", f"--tmpdir={temporary}"]
-    return ["--user=root", *folders] if os.getuid() == 0 else folders
 
 
 class MariadbService:
@@ -139,9 +102,9 @@ class MariadbService:
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    PROGRAM,
+                    mysql_program().path,
                     "--no-defaults",
-                    *_where(self._data, self._temporary),
+                    *options_of_folders(self._data, self._temporary),
                     f"--port={self.port}",
                     "--bind-address=127.0.0.1",
                     "--socket=socket",  # in the data folder; a whole path may be longer than sockets allow
@@ -158,7 +121,9 @@ class MariadbService:
         while not self._takes_connections():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.end()
-                raise RuntimeError(f"{PROGRAM} does not start:\n" + (self._folder / "log").read_text()[-3000:])
+                raise RuntimeError(
+                    f"{mysql_program().path} does not start:\n" + (self._folder / "log").read_text()[-3000:]
+                )
             time.sleep(0.05)
 
     def _takes_connections(self):
@@ -196,9 +161,11 @@ class MariadbService:
 
 
 def skip_if_missing():
-    """Skip the test where there is no MariaDB to start."""
-    if not PROGRAM or not (is_mysql() or _install_program()):
-        pytest.skip("no mariadbd here (as root: apt-get install mariadb-server)")
+    """Skip the test where there is neither MariaDB nor MySQL to start."""
+    try:
+        mysql_program()
+    except ProgramFailed as error:
+        pytest.skip(str(error))
 
 
 _shared = None

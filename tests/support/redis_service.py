@@ -16,26 +16,21 @@ from typing import Self
 import pytest
 import redis
 
+from benchmarks.programs import ProgramFailed
+from benchmarks.redis_store import redis_program
 from tests.support.ports import free_port
 
 START_SECONDS = 30
 
 
 def program() -> str:
-    """Return the path of a Redis or Valkey server; skip the test if there is none, and fail it in CI.
-
-    It is what ``PINLATER_TEST_REDIS_SERVER`` names, if that is set.
-    """
-    named = os.environ.get("PINLATER_TEST_REDIS_SERVER")
-    if named:
-        return named
-    for name in ("redis-server", "valkey-server"):
-        found = shutil.which(name)
-        if found:
-            return found
-    if os.environ.get("CI") == "true":
-        pytest.fail("there is neither redis-server nor valkey-server here; CI needs one")
-    pytest.skip("needs redis-server or valkey-server")
+    """Return the path of a Redis or Valkey server; skip the test if there is none, and fail it in CI."""
+    try:
+        return redis_program()
+    except ProgramFailed as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"{error}; CI needs one")
+        pytest.skip(str(error))
 
 
 class RedisService:
