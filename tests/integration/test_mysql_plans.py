@@ -128,6 +128,7 @@ class Filled:
             pass
         pool.close()
         connection = await MysqlConnection.open(endpoint)
+        await connection.run(b"SET wait_timeout = 3600")  # the tests may be busy with another database meanwhile
         if not is_mysql():  # which limits only what reads
             await connection.run(b"SET max_statement_time = 0")
         for name in ("emails", "thumbnails"):
@@ -370,6 +371,8 @@ BY_ID = (
 
 def of_jobs(plan):
     """Return its only step that reads jobs."""
+    if "after reading const tables" in (plan[0]["Extra"] or ""):  # MySQL: it has looked the job up, which did not match
+        return {"key": "PRIMARY", "type": "const", "rows": 1}
     [step] = [step for step in plan if step["table"] == "jobs"]
     return step
 
@@ -381,7 +384,8 @@ def test_no_statement_scans_or_sorts_the_jobs(filled, name):
     for step in filled.plan(name, **COMMON | begin_of(name)):
         if step["table"] in {"jobs", f"{filled.queries.database}.jobs"}:
             assert step["type"] not in {"ALL", "index"}, step
-        assert not re.search("filesort|temporary", step["Extra"] or ""), step
+        extra = (step["Extra"] or "").replace("Table function: json_table; Using temporary", "")  # MySQL's, of a list
+        assert not re.search("filesort|temporary", extra), step
 
 
 @pytest.mark.parametrize(
@@ -412,7 +416,7 @@ def test_results_of_calls_are_found_by_key_or_by_their_expiry(filled, name):
 @pytest.mark.parametrize("name", FIRST_ONLY)
 def test_the_first_entry_of_an_index_is_found_without_the_others(filled, name):
     [step] = filled.plan(name, **COMMON)
-    assert (step["key"], step["rows"]) == (FIRST_ONLY[name], "1"), step
+    assert (step["key"], int(step["rows"])) == (FIRST_ONLY[name], 1), step
 
 
 def test_what_states_a_queue_has_jobs_in_is_seen_in_the_index_of_the_claims(filled):
@@ -466,7 +470,7 @@ def test_keys_are_looked_up(filled, name):
 
 @pytest.mark.parametrize("name", OF_RATES)
 def test_rates_of_keys_are_found_by_key_or_by_their_time(filled, name):
-    first, *_ = filled.plan(name, **COMMON)
+    first, *_ = filled.plan(name, **COMMON | {"key": b"%16d" % 20, "before": NOW})  # without jobs
     assert first["key"] == OF_RATES[name], first
     assert first["type"] in {"range", "const"}, first
 
@@ -475,7 +479,7 @@ def test_rates_of_keys_are_found_by_key_or_by_their_time(filled, name):
 def test_jobs_of_a_key_are_scanned_in_line_beside_the_one_that_is_unique_by_it(filled, name):
     shared, joined, unique, both = filled.plan(name, **COMMON | begin_of(name))
     assert (shared["key"], joined["key"], joined["type"]) == ("keyed_jobs_in_line", "PRIMARY", "eq_ref"), name
-    assert unique["type"] == "const" or "after reading const tables" in unique["Extra"], unique
+    assert unique["type"] == "const" or "const table" in unique["Extra"], unique
     assert not any(re.search("filesort|temporary", step["Extra"] or "") for step in (shared, joined, unique))
     assert both["select_type"] == "UNION RESULT"
 
@@ -602,6 +606,7 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("count_jobs", {"state": 0, "first": NOW + 1, "last": NOW + 60}, 25),
         ("jobs_of_queue", {}, 25),
         ("unique_jobs", {}, 6),
+        ("states_of_keys", {"wanted": WANTED}, 20),
         ("states_of_keys", {"wanted": ABSENT}, 20),
         ("lines_of_keys", {"wanted": ABSENT}, 20),
         ("waiting_for_key", {}, 12),

@@ -3,6 +3,8 @@
 -- order, so that transactions wait for each other rather than deadlock. A DELETE ignores FORCE INDEX while the
 -- optimizer considers the table small: it scans all jobs, and waits for those that others have locked. So a DELETE
 -- joins the ids, in that order. A SELECT obeys FORCE INDEX, but scans if it needs nothing but the id.
+-- A subquery whose columns are compared with those of the outer query is ordered by all columns of its index: MySQL does
+-- not take the compared ones as constants, and would read and sort all rows instead of taking the first one.
 -- A locking scan also locks the index entries of the jobs it skips, and so blocks transactions that change these jobs.
 -- So each job may be scanned with locks by one index only: PENDING jobs by jobs_in_order, for claims; all others by
 -- jobs_by_moment, for the monitor. Other scans lock nothing; the statements that follow them do.
@@ -149,7 +151,7 @@ SELECT place, (
     STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = keyed_jobs.id
     WHERE keyed_jobs.queue_id = wanted.queue AND keyed_jobs.job_key = UNHEX(wanted.name)
       AND keyed_jobs.state = 0 AND jobs.state = 0
-    ORDER BY keyed_jobs.run_after, keyed_jobs.id LIMIT 1
+    ORDER BY keyed_jobs.queue_id, keyed_jobs.job_key, keyed_jobs.state, keyed_jobs.run_after, keyed_jobs.id LIMIT 1
 ), (
     SELECT CONCAT(rate, ' ', next_us) FROM {db}.key_rates FORCE INDEX (PRIMARY)
     WHERE key_rates.queue_id = wanted.queue AND key_rates.job_key = UNHEX(wanted.name)
@@ -166,7 +168,7 @@ SELECT place, (
 ), (
     SELECT CONCAT(run_after, ' ', id) FROM {db}.keyed_jobs FORCE INDEX (keyed_jobs_in_line)
     WHERE queue_id = wanted.queue AND job_key = UNHEX(wanted.name) AND state = 0
-    ORDER BY run_after DESC, id DESC LIMIT 1
+    ORDER BY queue_id DESC, job_key DESC, state DESC, run_after DESC, id DESC LIMIT 1
 )
 {of_wanted_keys}
 
@@ -367,7 +369,7 @@ WHERE table_schema = '{db}'
 SELECT queues.name, levels.priority, (
     SELECT run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
     WHERE queue_id = queues.id AND state = 0 AND jobs.priority = levels.priority
-    ORDER BY run_after LIMIT 1
+    ORDER BY queue_id, state, jobs.priority, run_after LIMIT 1
 )
 FROM {db}.queues FORCE INDEX (queues_by_name)
 CROSS JOIN JSON_TABLE('[:levels]', '$[*]' COLUMNS (priority TINYINT PATH '$')) AS levels
@@ -379,7 +381,7 @@ WHERE queues.name IN (:names)
 SELECT pending.name, (
     SELECT run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
     WHERE queue_id = pending.id AND state = 0 AND jobs.priority = levels.priority
-    ORDER BY run_after LIMIT 1
+    ORDER BY queue_id, state, jobs.priority, run_after LIMIT 1
 ) AS due
 FROM (
     SELECT id, name, (
@@ -629,7 +631,8 @@ WHERE id IN (:ids) AND state <= 1 FOR UPDATE
 -- name: message_counts
 -- For each (job, name) in :counted, its place there and how many such messages the job has. Names are in hexadecimal.
 SELECT place, (SELECT number FROM {db}.messages FORCE INDEX (PRIMARY)
-               WHERE job_id = wanted.job AND name = UNHEX(wanted.name) ORDER BY number DESC LIMIT 1)
+               WHERE job_id = wanted.job AND name = UNHEX(wanted.name)
+               ORDER BY job_id DESC, name DESC, number DESC LIMIT 1)
 FROM JSON_TABLE(:counted, '$[*]' COLUMNS (place FOR ORDINALITY, job BIGINT PATH '$[0]', name TEXT PATH '$[1]')) AS wanted
 
 -- name: known_messages

@@ -29,7 +29,7 @@ SERVER_INFO_QUERIES = (
 
 _SETTINGS = (
     "sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES', sql_notes = 0, sql_safe_updates = 0, time_zone = '+00:00', "
-    "completion_type = NO_CHAIN, sql_select_limit = 18446744073709551615, "
+    "autocommit = 1, completion_type = NO_CHAIN, sql_select_limit = 18446744073709551615, "
     f"innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}, "
     f"net_read_timeout = {NETWORK_SECONDS}, net_write_timeout = {NETWORK_SECONDS}"
 )
@@ -37,7 +37,10 @@ _MARIADB = (
     f"idle_transaction_timeout = {IDLE_IN_TRANSACTION_SECONDS}, wait_timeout = {IDLE_SECONDS}, "
     f"max_statement_time = {STATEMENT_SECONDS}"
 )
-_MYSQL = f"wait_timeout = {IDLE_SECONDS_MYSQL}, max_execution_time = {STATEMENT_SECONDS * 1000}"
+_MYSQL = (
+    f"wait_timeout = {IDLE_SECONDS_MYSQL}, max_execution_time = {STATEMENT_SECONDS * 1000}, "
+    "range_optimizer_max_mem_size = 0"  # with a limit, it would read a whole table for a long list of keys
+)
 _GALERA = "wsrep_sync_wait = 7"
 """Before it reads or changes anything, a Galera node waits for the changes that other nodes have committed."""
 

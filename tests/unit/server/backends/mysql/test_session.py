@@ -46,6 +46,10 @@ def test_mysql_ends_connections_that_stand_still_and_none_that_may_be_is_used_ag
     assert server("8.0.39").idle_seconds == 10
 
 
+def test_mysql_looks_up_lists_of_any_length():
+    assert "range_optimizer_max_mem_size = 0" in settings("8.0.39")
+
+
 @pytest.mark.parametrize(("mode", "is_there"), [("ON", True), ("OFF", False)])
 def test_nodes_of_galera_wait_for_what_the_others_have_taken(mode, is_there):
     assert ("wsrep_sync_wait = 7" in settings("10.11.6-MariaDB", wsrep_on=mode)) is is_there
