@@ -11,6 +11,7 @@ from pinlater.server.backends.mysql.database import SCHEMA_VERSION, Database
 from pinlater.server.backends.mysql.errors import ConnectFailed
 from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
+from pinlater.server.backends.mysql.session import TABLE_LOCK_SECONDS
 from pinlater.server.backends.records import JobFilter
 from tests.support.bench import QUEUE, START_MS, new_job
 from tests.support.mariadb_service import shared_service
@@ -110,8 +111,8 @@ def test_while_a_backup_reads_a_table_the_upgrade_leaves_it_to_the_others(old, m
         await is_refused()
         monkeypatch.setattr(database, "_upgrade_at", 0.0)
         async with database.connection() as connection:
-            [(rows, _, _)] = await connection.run(b"SELECT @@SESSION.lock_wait_timeout = @@GLOBAL.lock_wait_timeout")
-            assert rows[0][0], "later statements wait as before"
+            [(rows, _, _)] = await connection.run(b"SELECT @@SESSION.lock_wait_timeout")
+            assert rows[0][0] == TABLE_LOCK_SECONDS, "later statements wait as before"
         backup.close()
         pool.close()
 

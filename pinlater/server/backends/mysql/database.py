@@ -29,6 +29,7 @@ from pinlater.server.backends.mysql.errors import (
 from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries, one_row
 from pinlater.server.backends.mysql.row_locks import check_row_locks
+from pinlater.server.backends.mysql.session import TABLE_LOCK_SECONDS
 from pinlater.server.backends.mysql.transaction import MysqlTransaction, Woken, begin
 from pinlater.server.backends.sharded import ClockRecord, ShardClock
 
@@ -291,7 +292,7 @@ class Database:
             raise self._tables_in_use() from error
         finally:
             if connection.is_open:
-                await connection.run(b"SET SESSION lock_wait_timeout = DEFAULT")
+                await connection.run(b"SET SESSION lock_wait_timeout = %d" % TABLE_LOCK_SECONDS)
 
     def _tables_in_use(self) -> ConnectFailed:
         return ConnectFailed(

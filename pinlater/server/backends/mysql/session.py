@@ -7,7 +7,12 @@ from typing import Any, NamedTuple
 
 LOCK_WAIT_SECONDS = 2
 STATEMENT_SECONDS = 4
-"""The server stops a statement after this time, so that statements nobody waits for end."""
+"""The server stops a statement after this time, so that statements nobody waits for end. MySQL stops only reads."""
+
+TABLE_LOCK_SECONDS = 5
+"""A statement waits this long for a table that another session has locked, such as a backup: longer than an
+attempt of a transaction. On MySQL, one that nobody waits for would otherwise wait, and keep its connection, until the
+table is free."""
 
 IDLE_IN_TRANSACTION_SECONDS = 5
 """MariaDB rolls back a transaction that is idle for this long, which frees its locks even if this machine has crashed
@@ -30,7 +35,7 @@ SERVER_INFO_QUERIES = (
 _SETTINGS = (
     "sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES', sql_notes = 0, sql_safe_updates = 0, time_zone = '+00:00', "
     "autocommit = 1, completion_type = NO_CHAIN, sql_select_limit = 18446744073709551615, "
-    f"innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}, "
+    f"innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}, lock_wait_timeout = {TABLE_LOCK_SECONDS}, "
     f"net_read_timeout = {NETWORK_SECONDS}, net_write_timeout = {NETWORK_SECONDS}"
 )
 _MARIADB = (
