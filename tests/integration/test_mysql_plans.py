@@ -11,7 +11,7 @@ from pinlater.model.keys import WAITS_FOR_KEY_MS
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.pool import MysqlPool
-from pinlater.server.backends.mysql.queries import Queries
+from pinlater.server.backends.mysql.queries import MOST_LISTED, Queries
 from tests.support.mariadb_service import is_mysql, shared_service
 from tests.support.mysql_bench import endpoint_of, fresh_prefix
 
@@ -520,9 +520,10 @@ def test_jobs_addressed_by_id_are_found_by_id(filled, name):
 
 
 @pytest.mark.parametrize("name", sorted(BY_ID - {"stored_ids"}))  # which locks nothing
-def test_nor_are_they_looked_for_among_the_others_where_these_are_few(young, name):
+@pytest.mark.parametrize("ids", [IDS, list(range(MOST_LISTED))], ids=["few", "many"])
+def test_nor_are_they_looked_for_among_the_others_where_these_are_few(young, name, ids):
     """Others may hold those, so that two who look for different jobs would wait for each other."""
-    step = of_jobs(young.plan(name, **COMMON))
+    step = of_jobs(young.plan(name, **COMMON | {"ids": ids}))
     assert (step["key"], step["type"]) in BY_PRIMARY_KEY, step
 
 

@@ -40,7 +40,8 @@ _SETTINGS = (
 )
 _MARIADB = (
     f"idle_transaction_timeout = {IDLE_IN_TRANSACTION_SECONDS}, wait_timeout = {IDLE_SECONDS}, "
-    f"max_statement_time = {STATEMENT_SECONDS}"
+    f"max_statement_time = {STATEMENT_SECONDS}, "
+    "in_predicate_conversion_threshold = 0"  # above it, it may scan a table, and wait for its locks, for a list of ids
 )
 _MYSQL = (
     f"wait_timeout = {IDLE_SECONDS_MYSQL}, max_execution_time = {STATEMENT_SECONDS * 1000}, "
