@@ -396,3 +396,21 @@ def test_a_claim_that_is_given_back_takes_nothing_that_the_same_dequeue_hands_ou
 
     held, stored = asyncio.run(scenario())
     assert held == stored
+
+
+def test_warnings_of_the_database_cost_no_statement_and_no_line_in_the_log(caplog):
+    async def scenario():
+        connection = await MysqlConnection.open(endpoint_of(shared_service()))
+        asked = b"SHOW SESSION STATUS LIKE 'Questions'"
+        counts = []
+        for statement in (b"SELECT 1", b"SELECT CAST('no number' AS SIGNED)"):
+            [[before]] = [answer.rows for answer in await connection.run(asked)]
+            await connection.run(statement)
+            [[after]] = [answer.rows for answer in await connection.run(asked)]
+            counts.append(int(after[1]) - int(before[1]))
+        connection.close()
+        return counts
+
+    quiet, warned = asyncio.run(scenario())
+    assert warned == quiet
+    assert not caplog.records

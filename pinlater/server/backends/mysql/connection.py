@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import asyncmy
+import asyncmy.cursors
 from asyncmy.constants.CLIENT import FOUND_ROWS
 from asyncmy.errors import MySQLError
 
@@ -40,6 +41,13 @@ class MysqlEndpoint(NamedTuple):
 
     def __repr__(self) -> str:
         return f"{self.user}@{self.host}:{self.port}"  # goes into logs, so it must not contain the password
+
+
+class _Cursor(asyncmy.cursors.Cursor):
+    __slots__ = ()
+
+    async def _show_warnings(self, conn: asyncmy.Connection) -> None:
+        """Do not read warnings: it is a round trip, and MySQL warns of ``VALUES()``, which MariaDB needs."""
 
 
 class MysqlConnection:
@@ -123,7 +131,7 @@ class MysqlConnection:
         return results
 
     async def _send(self, packet: bytes, results: list[StatementResult]) -> None:
-        async with self._raw.cursor() as cursor:
+        async with self._raw.cursor(_Cursor) as cursor:
             await cursor.execute(packet)  # bytes are sent unchanged
             while True:
                 matched: Any = cursor.rowcount
