@@ -1,4 +1,4 @@
-"""A server that is killed while it migrates a store: the next one finds it whole, as it was or migrated."""
+"""A server that is killed while it migrates a store, or whose disk is full: the next one finds it whole."""
 
 import shutil
 import sqlite3
@@ -9,6 +9,7 @@ import pytest
 
 from pinlater.server.backends.sqlite.database import SCHEMA_VERSION, SqliteDatabase
 from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.unavailable import StoreUnavailable
 from tests.unit.server.backends.sqlite.old_store import make_old_store
 
 OPEN_AND_DIE = """
@@ -88,3 +89,30 @@ def test_a_server_killed_while_it_migrates_leaves_the_store_whole(tmp_path, vers
         SqliteDatabase(path).close()
         assert _read(path, lambda store: (_described(store), _content(store))) == (new, old[1])
         assert _read(path, lambda store: store.execute("PRAGMA integrity_check").fetchall()) == [("ok",)]
+
+
+def test_a_store_that_is_migrated_on_a_full_disk_stays_as_it_was_until_there_is_room(tmp_path, monkeypatch):
+    path = tmp_path / "old" / "pinlater.db"
+    _make_old(path, 1)
+    old = _read(path, lambda store: (_described(store), _content(store)))
+    most_pages = _read(path, lambda store: store.execute("PRAGMA page_count").fetchone()[0])
+    connect = SqliteDatabase._connect
+
+    def connect_within(name, **options):
+        connection = connect(name, **options)
+        connection.execute(f"PRAGMA max_page_count = {most_pages}")
+        return connection
+
+    monkeypatch.setattr(SqliteDatabase, "_connect", staticmethod(connect_within))
+    for refused in range(100):
+        try:
+            SqliteDatabase(path).close()
+        except StoreUnavailable:
+            assert _read(path, lambda store: (_described(store), _content(store))) == old
+            most_pages += 1
+        else:
+            break
+    assert refused > 10
+    SqliteDatabase(tmp_path / "new" / "pinlater.db").close()
+    new = _read(tmp_path / "new" / "pinlater.db", _described)
+    assert _read(path, lambda store: (_described(store), _content(store))) == (new, old[1])
