@@ -153,6 +153,36 @@ def test_a_store_of_version_1_is_brought_to_the_present_one(path, caplog):
     new.close()
 
 
+def test_an_upgrade_reads_all_jobs_five_times(tmp_path, monkeypatch):
+    """For four new indexes, and to find jobs with parents. Nobody is answered meanwhile."""
+    connect, taken = SqliteDatabase._connect, 0
+
+    def count_steps(name, **options):
+        def step():
+            nonlocal taken
+            taken += 1
+
+        connection = connect(name, **options)
+        connection.set_progress_handler(step, 1)
+        return connection
+
+    def steps_with(jobs):
+        nonlocal taken
+        path = tmp_path / str(jobs) / "pinlater.db"
+        old = make_old_store(path, 5)
+        old.execute("BEGIN")
+        old.executemany(QUERIES["insert_jobs"] + " (?1, 1, 0, 1, 5, 5, 5, 2, 2, '', '')", [(n,) for n in range(jobs)])
+        old.execute("COMMIT")
+        old.close()
+        taken = 0
+        SqliteDatabase(path).close()
+        return taken
+
+    monkeypatch.setattr(SqliteDatabase, "_connect", staticmethod(count_steps))
+    for_each_job_read = 3
+    assert (steps_with(2000) - steps_with(1000)) / 1000 < 5.5 * for_each_job_read
+
+
 def test_children_of_an_older_store_have_their_parents(path):
     old = make_old_store(path, 15)
     told = {2: (9, "crop", 5), 3: (9, "crop", 6), 4: (9, "crop", 8), 6: (9, "crop", 10), 7: (9, "size", 11)}
