@@ -11,12 +11,14 @@ from pinlater.server.backends.mysql import MysqlShardFactory
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec
 from pinlater.server.backends.sqlite import SqliteStore
+from pinlater.server.backends.sqlite.store import FILE_NAME
 from pinlater.server.backends.store_options import StoreOptions
 from tests.support.fleets import mysql_fleets, redis_fleets
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import endpoint_of, fresh_prefix
 from tests.support.redis_service import shared_redis_service
 from tests.support.shared_stores import mysql_settings, redis_settings
+from tests.support.store_contents import mysql_contents, redis_contents, sqlite_contents
 
 PRIORITY_LEVELS = 3
 SEARCH_SECONDS = 1.5
@@ -48,6 +50,10 @@ class SqliteHome:
             synchronous="OFF",
         )
 
+    def contents(self):
+        """Return how much is in each part of the store, by name."""
+        return sqlite_contents(self._data_dir / FILE_NAME)
+
     def lose(self):
         """A copy of the files of an open store is what the next process finds after a crash."""
         left = self._data_dir
@@ -70,6 +76,11 @@ class RedisHome:
         place = RedisEndpoint(("127.0.0.1", self._service.port))
         backend.update([ShardSpec(name, place) for name in self._names])
         return backend
+
+    def contents(self):
+        """Return how much is in each part of the store, by name."""
+        with self._service.client() as client:
+            return redis_contents(client)
 
     def lose(self):
         pass
@@ -102,6 +113,10 @@ class MysqlHome:
         fleet = ShardedStore("mysql", self._factory)
         fleet.update([ShardSpec(name, self._place) for name in self._names])
         return fleet
+
+    def contents(self):
+        """Return how much is in each part of the store, by name."""
+        return mysql_contents(self._place, self._prefix)
 
     def lose(self):
         """A process that ends cuts its connections; the server has what was committed."""

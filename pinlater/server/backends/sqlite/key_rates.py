@@ -85,8 +85,6 @@ def keep_rates(transaction: SqliteTransaction, queue_id: int, ids: Sequence[int]
 
 def forget_rates(transaction: SqliteTransaction) -> None:
     """Delete the rates of some keys that have no unfinished job and were idle for long."""
-    if not transaction.queues.rated:
-        return
     now_us = transaction.now * 1000
     before = now_us - IDLE_MS * 1000
     for queue_id, key, is_needed in transaction.rows(QUERIES["idle_rates"], (before, _FORGOTTEN_AT_ONCE)):

@@ -212,10 +212,11 @@ def collect(
     for gone in (succeeded, failed):
         for queue_id, ids in gone.items():
             _forget_links(transaction, queue_id, ids)
-    for (queue_id,) in transaction.rows(QUERIES["deleted_queues"]):
+    deleted = {queue_id for (queue_id,) in transaction.rows(QUERIES["deleted_queues"])}
+    transaction.queues.note_deleted(deleted)
+    for queue_id in deleted:
         _sweep(transaction, queue_id, limit)
-    if transaction.queues.with_messages:
-        forget_more(transaction)
+    forget_more(transaction)
     forget_rates(transaction)
     return [
         (queue_id, len(succeeded.get(queue_id, ())), len(failed.get(queue_id, ())))

@@ -53,13 +53,24 @@ class QueueTraits:
         rated: queues that have or had a key with a rate.
     """
 
-    __slots__ = ("keyed", "rated", "with_cancelled", "with_messages", "with_parents")
+    __slots__ = ("_deleted", "keyed", "rated", "with_cancelled", "with_messages", "with_parents")
 
     def __init__(self, rows: Iterable[tuple[int, int, int, int, int, int]] = ()) -> None:
         found = list(rows)
         self.keyed, self.with_parents, self.with_messages, self.with_cancelled, self.rated = (
             {row[0] for row in found if row[column]} for column in range(1, 6)
         )
+        self._deleted: set[int] = set()
+
+    def note_deleted(self, queue_ids: set[int]) -> None:
+        """Forget the queues that were among the deleted ones last time, and are gone now.
+
+        Args:
+            queue_ids: the deleted queues of which jobs may be left.
+        """
+        gone, self._deleted = self._deleted - queue_ids, queue_ids
+        for queues in (self.keyed, self.with_parents, self.with_messages, self.with_cancelled, self.rated):
+            queues.difference_update(gone)
 
 
 class SqliteTransaction:
