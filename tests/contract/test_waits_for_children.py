@@ -2,7 +2,9 @@
 
 import pytest
 
+from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.messages import MessageKind, MessageWait
+from pinlater.protocol.messages import FAILED
 from tests.support.bench import FAR_MS, QUEUE, ack_of, checkpoint_of
 from tests.support.families import OTHER, child_of, running_parent, started_child, told
 
@@ -59,3 +61,32 @@ def test_those_that_had_ended_are_not_told_of_again_when_their_queue_is_deleted(
     backend.delete_queue(OTHER)
     backend.collect_finished(10**9, 10**9, 100)
     assert {one.id: one.kind for one in backend.read(parent, "resize")} == {"2": MessageKind.DELETED}
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+@pytest.mark.parametrize("are_cancelled", [True, False])
+def test_a_parent_that_is_retried_by_hand_knows_which_children_have_ended_meanwhile(
+    backend, is_cancelled, are_cancelled
+):
+    parent, claim = running_parent(backend)
+    children = [started_child(backend, parent, position) for position in range(3)]
+    backend.sleep(parent, ("resize", 3), claim=claim)
+    backend.ack(children[0], queue=OTHER)
+    if is_cancelled:
+        backend.cancel(parent)
+    else:
+        backend.schedule_jobs(QUEUE, [JobDescriptor.parse(parent)], None)
+        backend.take()
+        backend.fail(parent, is_final=True)
+    assert backend.state(parent) == FAILED
+    if are_cancelled:
+        backend.cancel(*children[1:], queue=OTHER)
+        backend.fail(*children[1:], queue=OTHER)
+    else:
+        backend.ack(*children[1:], queue=OTHER)
+    assert not backend.send(parent)
+    assert backend.retry_these_jobs(QUEUE, [JobDescriptor.parse(parent)], 2, None) == 1
+    assert backend.take_names() == [parent]
+    assert {*told(backend, parent)} == {0, 1, 2}
+    backend.sleep(parent, ("resize", 3))
+    assert backend.take_names() == [parent]

@@ -165,6 +165,20 @@ def test_a_person_who_retries_the_parent_retries_the_failed_children(pinlater_se
     assert ran == [1, 2, 3, 2, 3, 3]
 
 
+def test_a_cancelled_job_that_a_person_retries_learns_what_became_of_its_children(pinlater_server):
+    client = pinlater_server.client(Album, Resize)
+    handle = client.enqueue(Album(photos=[1, 2]))
+    pinlater_server.run_worker(Album)
+    assert handle.cancel()
+    assert client.retry_failed("albums") == 1
+    pinlater_server.run_worker(Album, Resize)
+    with pytest.raises(JobFailed, match="cancelled"):
+        handle.result(timeout=10)
+    assert client.retry_failed("albums") == 1
+    pinlater_server.run_worker(Album, Resize)
+    assert handle.result(timeout=10) == [10, 20]
+
+
 def test_several_calls_at_once_are_all_under_way():
     with run_inline(AtOnce, Resize) as client:
         assert result_of(client, AtOnce()) == [10, 20, 30]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import without_wait
 from pinlater.model.messages import Message, MessageWait
-from pinlater.protocol.messages import PENDING
+from pinlater.protocol.messages import FAILED, PENDING
 from pinlater.server.backends.grouping import grouped
 from pinlater.server.backends.mysql.connection import StatementResult
 from pinlater.server.backends.mysql.database import Database
@@ -41,7 +41,7 @@ class Incoming(NamedTuple):
 
     Attributes:
         job: the job it is for.
-        queue_id: id of the job's queue; None: the descriptor needs no check.
+        queue_id: id of the job's queue; None: it is the end of a child, whose descriptor needs no check.
         message: the message.
     """
 
@@ -56,7 +56,7 @@ class Incoming(NamedTuple):
 
 
 class Inbox(NamedTuple):
-    """An unfinished job that messages are for."""
+    """A job that messages are for, which has not succeeded."""
 
     id: int
     queue_id: int
@@ -66,9 +66,11 @@ class Inbox(NamedTuple):
     waits_for: bytes | None
     key: bytes | None
 
-    def is_of(self, one: Incoming) -> bool:
-        """Return whether the message's descriptor is that of this job."""
-        return one.queue_id is None or (self.queue_id, self.priority) == (one.queue_id, one.job.priority)
+    def takes(self, one: Incoming) -> bool:
+        """Return whether the job gets a message: the end of a child, or another one if that is for this job."""
+        if one.queue_id is None:
+            return True
+        return self.state != FAILED and (self.queue_id, self.priority) == (one.queue_id, one.job.priority)
 
     def is_woken(self, counts: Mapping[Name, int], now: int) -> bool:
         """Return whether the job sleeps and one of its waits is fulfilled, given how many messages there are now."""
@@ -107,7 +109,7 @@ async def deliver(transaction: MysqlTransaction, incoming: Sequence[Incoming]) -
     for one, key in zip(incoming, keys, strict=True):
         job, name, _ = key
         inbox = inboxes.get(job)
-        are_there.append(inbox is not None and inbox.is_of(one))
+        are_there.append(inbox is not None and inbox.takes(one))
         if are_there[-1] and key not in known:
             known.add(key)
             counts[job, name] += 1
@@ -162,7 +164,7 @@ def _wake(transaction: MysqlTransaction, woken: Sequence[Inbox], queues: Mapping
 async def open_inboxes(
     transaction: MysqlTransaction, names: Collection[Name], *queries: bytes
 ) -> tuple[dict[int, Inbox], Counter[Name], list[StatementResult]]:
-    """Lock jobs; return the unfinished ones by id, their message counts by name, and the results of more queries."""
+    """Lock jobs; return those that get messages by id, their message counts by name, and results of more queries."""
     listed = list(names)
     found, counts, *others = await transaction.run(
         transaction.bind("inboxes", ids=sorted({job for job, _ in listed})),

@@ -624,9 +624,10 @@ WHERE id IN (:ids) AND queue_id = :queue AND is_cancelled = 2 FOR UPDATE
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET is_cancelled = 1 WHERE id IN (:ids)
 
 -- name: inboxes
--- The unfinished jobs among those that messages are for; locks them until the transaction ends.
+-- Those jobs that can get messages; locks them until the transaction ends. Those that are FAILED are told how their
+-- children end, since they may be retried, and then wait for these.
 SELECT id, queue_id, priority, state, run_after, waits_for, job_key FROM {db}.jobs FORCE INDEX (PRIMARY)
-WHERE id IN (:ids) AND state <= 1 FOR UPDATE
+WHERE id IN (:ids) AND state <> 2 FOR UPDATE
 
 -- name: message_counts
 -- For each (job, name) in :counted, its place there and how many such messages the job has. Names are in hexadecimal.

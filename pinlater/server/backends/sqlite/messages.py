@@ -12,6 +12,7 @@ import msgspec
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.messages import MAX_DROPPED, Message, MessageWait, ReceivedMessage
+from pinlater.protocol.messages import FAILED, IN_PROGRESS
 from pinlater.server.backends.answers import fitting_messages
 from pinlater.server.backends.end_messages import joined_messages
 from pinlater.server.backends.search import Queue
@@ -100,7 +101,8 @@ class Mail:
 
 def send(transaction: SqliteTransaction, requests: Sequence[SendRequest]) -> list[bool]:
     """Store messages; return for each whether its job has it now."""
-    receivers = {one.job_id: one for one in receivers_of(transaction, {request.job_id for request in requests})}
+    asked = {request.job_id for request in requests}
+    receivers = {one.job_id: one for one in receivers_of(transaction, asked, last_state=IN_PROGRESS)}
     mail = Mail()
     results: list[bool] = []
     for request in requests:
@@ -113,9 +115,12 @@ def send(transaction: SqliteTransaction, requests: Sequence[SendRequest]) -> lis
     return results
 
 
-def receivers_of(transaction: SqliteTransaction, job_ids: Iterable[int]) -> list[Receiver]:
-    """Return those of these jobs that can get messages."""
-    return [Receiver(*row) for row in transaction.rows(_RECEIVERS, (id_list(job_ids),))]
+def receivers_of(transaction: SqliteTransaction, job_ids: Iterable[int], *, last_state: int = FAILED) -> list[Receiver]:
+    """Return those of these jobs that can get messages.
+
+    Those that are FAILED are told how their children end, since they may be retried, and then wait for these.
+    """
+    return [Receiver(*row) for row in transaction.rows(_RECEIVERS, (id_list(job_ids), last_state))]
 
 
 def deliver(transaction: SqliteTransaction, mail: Mail, receivers: Iterable[Receiver]) -> None:

@@ -542,10 +542,10 @@ WHERE last_id IN (SELECT {family_of_value} FROM json_each(?1))
   AND NOT EXISTS (SELECT 1 FROM jobs NOT INDEXED WHERE id BETWEEN first_id AND last_id)
 
 -- name: receivers
--- Jobs that can get messages: ?1 ids as a JSON list.
+-- Jobs that can get messages: ?1 ids as a JSON list, ?2 the last of their states.
 SELECT jobs.id, jobs.queue_id, jobs.priority, jobs.waits_for
 FROM json_each(?1) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
-WHERE jobs.state <= 1
+WHERE jobs.state <> 2 AND jobs.state <= ?2
 
 -- name: store_family
 -- ?1 last id, ?2 first id, ?3 id of the parent, ?4 its descriptor, ?5 name of the messages, ?6 position of the first.

@@ -3,5 +3,5 @@
 -- Returns {1 if there is such a job, otherwise 0; ended sleeps: see links.lua}.
 -- parts: records features failures key_rates key_entries key_turns keys successes families inboxes
 local inboxes = open_inboxes()
-local is_there = inboxes.deliver(ARGV[2], {[ARGV[3]] = {ARGV[4], ARGV[5], ARGV[6]}})
+local is_there = inboxes.deliver(ARGV[2], {[ARGV[3]] = {ARGV[4], ARGV[5], ARGV[6]}}, nil, true)
 return {is_there and 1 or 0, inboxes.woken}

@@ -39,11 +39,11 @@ if HAS_LINKS then
       return prefix_of_queue(queue), member_of(id), priority, queue
     end
 
-    -- Returns the record and state of a job if it has not finished, otherwise nothing.
-    local function open_line(at, member, priority)
+    -- Returns the record and state of a job if it has not finished, with "or_failed" also if it is FAILED; otherwise nothing.
+    local function open_line(at, member, priority, or_failed)
       local line = at and redis.call('HGET', at .. 'jobs', member)
       local state, level = string.match(line or '', '^(%d) (%d+)')
-      if (state == PENDING or state == IN_PROGRESS) and level == priority then
+      if (state == PENDING or state == IN_PROGRESS or or_failed and state == FAILED) and level == priority then
         return line, state
       end
     end
@@ -182,15 +182,17 @@ if HAS_LINKS then
 
     -- Stores messages, by name, to a job that has not finished, and ends its sleep if that fulfils one of its waits;
     -- see "store_messages", and for the optional "successes", none of a job of another shard, "store_successes".
+    -- A job that is FAILED is told how its children end, since it may be retried, and then waits for these; "is_event"
+    -- says that the messages tell something else.
     -- Returns whether there is such a job; true for any job of another shard.
-    function inboxes.deliver(address, messages, successes)
+    function inboxes.deliver(address, messages, successes, is_event)
       local shard, there = inboxes.is_distant(address)
       if shard then
         leave(shard, there, messages)
         return true
       end
       local at, member, priority, queue = find(address)
-      local line, state = open_line(at, member, priority)
+      local line, state = open_line(at, member, priority, not is_event)
       if not line then
         return false
       end
