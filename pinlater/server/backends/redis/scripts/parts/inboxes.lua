@@ -39,7 +39,7 @@ if HAS_LINKS then
       return prefix_of_queue(queue), member_of(id), priority, queue
     end
 
-    -- Returns the record and state of a job if it has not finished, with "or_failed" also if it is FAILED; otherwise nothing.
+    -- Returns the record and state of a job if it has not finished, or with "or_failed", if it is FAILED.
     local function open_line(at, member, priority, or_failed)
       local line = at and redis.call('HGET', at .. 'jobs', member)
       local state, level = string.match(line or '', '^(%d) (%d+)')
