@@ -12,7 +12,7 @@ from weakref import WeakSet
 from pinlater.client.address import Address
 from pinlater.client.connection import MAX_REPLY_BYTES
 from pinlater.client.name_lookup import look_up
-from pinlater.client.sockets import share_of, stopping, tune, unavailable
+from pinlater.client.sockets import lost, share_of, stopping, tune, unavailable
 from pinlater.client.tls import TlsFiles
 from pinlater.errors import CallTimeout, CallUnsendable, CallUnsupported, ProtocolError, ServerUnavailable, ServiceError
 from pinlater.protocol.codec import Codec
@@ -114,7 +114,7 @@ class AsyncConnection(asyncio.Protocol):
 
         Raises:
             ServiceError: the server refused the call; the connection stays usable.
-            CallTimeout: it did not come in time; the connection is closed.
+            CallTimeout: it did not come in time, or the server cannot be reached any more; the connection is closed.
             ServerStopping: the server has not carried the call out, and will not; the connection is closed.
             ServerUnavailable: the connection was lost.
             CallUnsupported: the server does not know the call; the connection stays usable.
@@ -155,7 +155,7 @@ class AsyncConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the calls in flight."""
-        self._fail(unavailable(self.address, exc or ConnectionResetError("the server closed the connection")))
+        self._fail(lost(self.address, exc or ConnectionResetError("the server closed the connection")))
 
     def _resolve(self, frame: bytes) -> None:
         if not self._calls:

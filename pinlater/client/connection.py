@@ -12,9 +12,10 @@ from typing import Any, Self
 from weakref import WeakSet
 
 from pinlater.client.address import Address
-from pinlater.client.sockets import connect, stopping, unavailable
+from pinlater.client.sockets import connect, lost, stopping
 from pinlater.client.tls import SecureSocket, TlsFiles
 from pinlater.errors import (
+    CallError,
     CallTimeout,
     CallUnsendable,
     CallUnsupported,
@@ -139,7 +140,7 @@ class Connection:
         Raises:
             CallUnsendable: a field has a value its type cannot carry, or the call is too large; nothing was sent.
             ServerUnavailable: the connection was lost.
-            CallTimeout: the server stopped reading; the connection is closed.
+            CallTimeout: the server stopped reading, or cannot be reached any more; the connection is closed.
         """
         self._check_open()
         number = self._sequence_id = self._sequence_id + 1 if self._sequence_id < _LAST_SEQUENCE_ID else 1
@@ -160,7 +161,7 @@ class Connection:
 
         Raises:
             ServiceError: the server refused the call; the connection stays usable.
-            CallTimeout: it did not come in time; the connection is closed.
+            CallTimeout: it did not come in time, or the server cannot be reached any more; the connection is closed.
             ServerStopping: the server has not carried the call out, and will not; the connection is closed.
             ServerUnavailable: the connection was lost.
             CallUnsupported: the server does not know the call; the connection stays usable.
@@ -260,9 +261,9 @@ class Connection:
         method = self._calls[0][0] if self._calls else "call"
         raise CallTimeout(f"{self.address}: no reply to {method} in time")
 
-    def _lost(self, error: OSError) -> ServerUnavailable:
+    def _lost(self, error: OSError) -> CallError:
         self.close()
-        return stopping(self.address) if self._is_stopping else unavailable(self.address, error)
+        return stopping(self.address) if self._is_stopping else lost(self.address, error)
 
     def __enter__(self) -> Self:
         return self

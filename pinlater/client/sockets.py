@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import ssl
@@ -12,11 +13,20 @@ from typing import Any
 from pinlater.client.address import Address
 from pinlater.client.name_lookup import IpAddresses, look_up
 from pinlater.client.tls import SecureSocket, TlsFiles
-from pinlater.errors import ServerStopping, ServerUnavailable
+from pinlater.errors import CallError, CallTimeout, ServerStopping, ServerUnavailable
 
-_KEEPALIVE_IDLE_SECONDS = 30
+_UNCONFIRMED_SECONDS = 3.0
+"""A connection is lost once the other machine has not confirmed for this long what was sent, and sent again. A machine
+also confirms for programs that hang: so it is cut off, or a device on the way has forgotten the connection. This is
+less than the timeout of clients, so that they still have the time to connect anew."""
+
+_KEEPALIVE_IDLE_SECONDS = 15
+"""Some devices that translate addresses forget a connection on which nothing was sent for 30 s."""
 _KEEPALIVE_INTERVAL_SECONDS = 10
 _KEEPALIVE_PROBES = 3
+
+_CUT_OFF = {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH}
+"""How a connection ends after ``_UNCONFIRMED_SECONDS``; the latter two if a machine on the way gave the reason."""
 
 _OUT_OF_DATE = {9, 10}
 """OpenSSL's codes of a certificate that is not valid yet, or not any more."""
@@ -105,6 +115,7 @@ def tune(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
+        ("TCP_USER_TIMEOUT", int(_UNCONFIRMED_SECONDS * 1000)),
         ("TCP_KEEPIDLE", _KEEPALIVE_IDLE_SECONDS),
         ("TCP_KEEPINTVL", _KEEPALIVE_INTERVAL_SECONDS),
         ("TCP_KEEPCNT", _KEEPALIVE_PROBES),
@@ -113,8 +124,15 @@ def tune(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
+def lost(address: Address, error: BaseException) -> CallError:
+    """Return the error to raise for a call whose connection was lost."""
+    if isinstance(error, OSError) and error.errno in _CUT_OFF:
+        return CallTimeout(f"{address}: no reply, and no sign that the call arrived; its machine cannot be reached")
+    return unavailable(address, error)
+
+
 def unavailable(address: Address, error: BaseException) -> ServerUnavailable:
-    """Return the error to raise for a server that could not be reached, or was lost."""
+    """Return the error to raise for a server that could not be reached."""
     if isinstance(error, TimeoutError):
         return ServerUnavailable(f"{address}: no answer to the attempt to connect")
     if isinstance(error, ssl.SSLError):

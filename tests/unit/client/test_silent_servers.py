@@ -27,6 +27,7 @@ from pinlater.protocol.operations import Calls
 from pinlater.worker.keeper.service_client import KeeperClient
 from pinlater.worker.session.connector import FIRST_DELAY_SECONDS, Connector
 from pinlater.worker.session.pipeline import Pipeline
+from tests.support.network import cut_off
 from tests.unit.client.fake_server import FakeServer, Ping
 from tests.unit.worker.fakes import FakeChild
 
@@ -80,6 +81,16 @@ def test_the_next_call_of_an_asyncio_client_goes_to_another_server(pair):
             return [await client.queue_names() for _ in range(3)]
 
     assert asyncio.run(use()) == [{"other"}] * 3
+
+
+def test_a_call_goes_on_at_another_server_when_one_cannot_be_reached_any_more(pair, connect, monkeypatch):
+    """Nobody says that a connection is dead when a machine loses its power, or a device forgets a connection."""
+    monkeypatch.setattr("pinlater.client.sockets._UNCONFIRMED_SECONDS", 0.2)
+    with connect(pair.servers, timeout=20) as client:
+        assert client.queue_names() == set()
+        cut_off(pair.fakes[0].connections[0])
+        assert client.queue_names() == {"other"}
+    assert len(pair.fakes[0].connections) == 1
 
 
 def test_a_call_goes_on_at_another_server_when_one_only_accepts_connections(pair, connect):
