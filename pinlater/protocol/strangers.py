@@ -7,6 +7,7 @@ _TLS_ALERT = b"\x15\x03"
 _HTTP_REQUESTS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"CONNECT ")
 _HTTP_ANSWER = b"HTTP/"
 _UNFRAMED_CALL = b"\x80\x01"
+_PROXY_HEADERS = (b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n")
 
 
 def speaks_tls(data: bytes) -> bool:
@@ -22,6 +23,8 @@ def hint_about_client(data: bytes) -> str:
         return "; the client speaks HTTP: dashboard, metrics and health checks have a port of their own (ADMIN_PORT)"
     if data.startswith(_UNFRAMED_CALL):
         return "; the client sends Thrift calls without frames: give it a framed transport, such as TFramedTransport"
+    if data.startswith(_PROXY_HEADERS):
+        return "; it is a load balancer that speaks the PROXY protocol: turn that off there (such as send-proxy)"
     return ""
 
 

@@ -283,3 +283,12 @@ def test_damage_after_the_handshake_closes_the_connection(server, files):
             while sock.recv(1000):
                 pass
     assert wait_for(lambda: "invalid TLS data" in server.log)
+
+
+def test_a_load_balancer_that_speaks_the_proxy_protocol(shared_server):
+    headers = [b"PROXY TCP4 10.0.0.1 10.0.0.2 4711 9010\r\n", b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"]
+    for number, header in enumerate(headers, start=1):
+        with socket.create_connection(("127.0.0.1", shared_server.port)) as sock:
+            sock.sendall(header)
+            assert is_closed(sock)
+        assert wait_for(lambda number=number: shared_server.log.count("speaks the PROXY protocol") == number)
