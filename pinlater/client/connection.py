@@ -12,7 +12,7 @@ from typing import Any, Self
 from weakref import WeakSet
 
 from pinlater.client.address import Address
-from pinlater.client.sockets import connect, lost, stopping
+from pinlater.client.sockets import connect, lost, round_trip_seconds, stopping
 from pinlater.client.tls import SecureSocket, TlsFiles
 from pinlater.errors import (
     CallError,
@@ -87,6 +87,11 @@ class Connection:
     def in_flight(self) -> int:
         """Number of calls whose reply has not been received yet."""
         return len(self._calls)
+
+    @property
+    def round_trip_seconds(self) -> float:
+        """How long bytes take to the server and back, at best; 0.0 if unknown."""
+        return round_trip_seconds(self._socket)
 
     @property
     def has_buffered_reply(self) -> bool:

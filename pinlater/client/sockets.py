@@ -7,6 +7,7 @@ import errno
 import os
 import socket
 import ssl
+import struct
 import time
 from typing import Any
 
@@ -24,6 +25,10 @@ _KEEPALIVE_IDLE_SECONDS = 15
 """Some devices that translate addresses forget a connection on which nothing was sent for 30 s."""
 _KEEPALIVE_INTERVAL_SECONDS = 10
 _KEEPALIVE_PROBES = 3
+
+_SHORTEST_ROUND_TRIP_AT = 148
+"""Position of ``tcpi_min_rtt`` in Linux's ``struct tcp_info``: the shortest one of the last five minutes."""
+_UNKNOWN = 2**32 - 1
 
 _CUT_OFF = {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH}
 """How a connection ends after ``_UNCONFIRMED_SECONDS``; the latter two if a machine on the way gave the reason."""
@@ -122,6 +127,16 @@ def tune(sock: socket.socket) -> None:
     ):
         with contextlib.suppress(AttributeError, OSError):  # not every system has them
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def round_trip_seconds(sock: socket.socket | SecureSocket) -> float:
+    """Return how long bytes take to the other machine and back, at best; 0.0 if the system does not know."""
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _SHORTEST_ROUND_TRIP_AT + 4)
+        (microseconds,) = struct.unpack_from("I", info, _SHORTEST_ROUND_TRIP_AT)
+    except (AttributeError, OSError, struct.error):  # not every system has it, and no Unix socket
+        return 0.0
+    return float(microseconds) / 1e6 if microseconds != _UNKNOWN else 0.0
 
 
 def lost(address: Address, error: BaseException) -> CallError:

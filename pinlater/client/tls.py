@@ -125,6 +125,10 @@ class SecureSocket:
             self._sock.recv(1)  # raises the TLS alert that the server sent before it closed, if any
             raise
 
+    def getsockopt(self, level: int, option: int, size: int) -> bytes:
+        """Return an option of the socket below, as bytes."""
+        return self._sock.getsockopt(level, option, size)
+
     def shutdown(self, how: int) -> None:
         """Shut down the connection for all processes that have a copy of it, without a TLS close message."""
         self._sock.shutdown(how)

@@ -176,7 +176,7 @@ class TeamProcess(JobProcess):
     def _request_jobs(self) -> None:
         """Dequeue as many jobs as can be started now or soon."""
         fetcher, most = self._fetcher, self._team.free - self._fetcher.waiting
-        is_ahead = fetcher.pace.is_short and fetcher.has_backlog
+        is_ahead = fetcher.fetches_ahead
         if is_ahead:
             if fetcher.waiting > fetcher.pace.limit // 2:
                 return

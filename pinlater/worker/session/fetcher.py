@@ -18,7 +18,7 @@ from pinlater.worker.claim_table.snapshot import Identity
 from pinlater.worker.log_once import LogOnce
 from pinlater.worker.session.ack_buffer import AckBuffer
 from pinlater.worker.session.batch import DequeuedBatch
-from pinlater.worker.session.pace import Pace
+from pinlater.worker.session.pace import SHORT_SECONDS, Pace
 from pinlater.worker.session.pipeline import Pipeline
 from pinlater.worker.session.server_clock import ServerClock
 from pinlater.worker.session.weighted_round_robin import WeightedRoundRobin
@@ -115,6 +115,12 @@ class Fetcher:
 
     # Dequeuing
 
+    @property
+    def fetches_ahead(self) -> bool:
+        """Whether there seem to be more jobs, which are too short to wait for the server before each."""
+        is_below = self.pace.is_below
+        return self.has_backlog and (is_below(SHORT_SECONDS) or is_below(self._pipeline.round_trip_seconds))
+
     def prefetch(self, most_jobs: int | None = None) -> None:
         """Dequeue the next jobs before the current ones run, if jobs are short and there seem to be more.
 
@@ -123,7 +129,7 @@ class Fetcher:
         Args:
             most_jobs: how many jobs may be run after the current ones; None: any number.
         """
-        if not self.pace.is_short or not self.has_backlog or self.retry_in_seconds:
+        if not self.fetches_ahead or self.retry_in_seconds:
             return
         while self._in_flight + len(self._batches) < _AHEAD:
             limit = self.pace.limit if most_jobs is None else min(self.pace.limit, most_jobs - self._jobs_ahead)

@@ -7,7 +7,8 @@ from pinlater.worker.claim_table.snapshot import MAX_JOBS
 TARGET_SECONDS = 0.05
 """Work per dequeue: long enough to pay for the call, short enough that no job waits behind others for long."""
 SHORT_SECONDS = 0.02
-"""Jobs shorter than this are prefetched; jobs that wait behind longer ones could start sooner in other workers."""
+"""Jobs shorter than this, or than the way to the server and back, are prefetched; jobs that wait behind longer ones
+could start sooner in other workers."""
 _WEIGHT = 0.2
 _LEAST_SECONDS = 1e-6
 
@@ -28,10 +29,9 @@ class Pace:
         self.limit = 1
         self.average_seconds: float | None = None
 
-    @property
-    def is_short(self) -> bool:
-        """Whether jobs are short enough to prefetch the next ones."""
-        return self.average_seconds is not None and self.average_seconds < SHORT_SECONDS
+    def is_below(self, seconds: float) -> bool:
+        """Return whether jobs are known to run for less than ``seconds``."""
+        return self.average_seconds is not None and self.average_seconds < seconds
 
     def record(self, jobs: int, seconds: float) -> None:
         """Record that ``jobs`` ran for ``seconds`` together."""

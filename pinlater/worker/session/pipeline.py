@@ -65,6 +65,11 @@ class Pipeline:
         return self._connection is not None
 
     @property
+    def round_trip_seconds(self) -> float:
+        """How long bytes take to the server and back, at best; 0.0 if unknown."""
+        return 0.0 if self._connection is None else self._connection.round_trip_seconds
+
+    @property
     def has_reply(self) -> bool:
         """Whether a reply is already in the read buffer."""
         return self._connection is not None and self._connection.has_buffered_reply

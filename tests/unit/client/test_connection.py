@@ -8,6 +8,7 @@ import pytest
 
 from pinlater.client.address import Address
 from pinlater.client.connection import Connection
+from pinlater.client.sockets import round_trip_seconds
 from pinlater.errors import CallTimeout, CallUnsupported, ProtocolError, QueueNotFound, ServerUnavailable
 from pinlater.protocol.messages import PinLaterJobAckRequest, RequestContext, arguments_of
 from tests.unit.client.daemons import check_connection_ends
@@ -196,3 +197,13 @@ def test_a_call_larger_than_a_frame_is_refused_here(serve):
         with pytest.raises(ProtocolError, match="send less at once"):
             connection.call("createQueue", create_call("x" * 17_000_000))
         assert connection.is_open
+
+
+def test_how_far_away_a_server_is(serve):
+    with Connection(serve(lambda _: None).address) as connection:
+        assert 0 < connection.round_trip_seconds < 60
+
+
+def test_how_far_away_a_server_is_that_is_reached_by_a_file():
+    with socket.socket(socket.AF_UNIX) as sock:
+        assert round_trip_seconds(sock) == 0.0

@@ -47,6 +47,7 @@ class FakePipeline:
 
     def __init__(self):
         self.is_open = True
+        self.round_trip_seconds = 0.0
         self.sent = []
         self._waiting = deque()
 

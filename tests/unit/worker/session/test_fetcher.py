@@ -113,6 +113,14 @@ def test_ahead_of_short_jobs_two_dequeues_that_do_not_wait(bench):
     assert [wait for _, _, wait in bench.pipeline.sent[1:]] == [0.0, 0.0]
 
 
+def test_ahead_of_jobs_that_are_shorter_than_the_way_to_the_server(bench):
+    bench.pipeline.round_trip_seconds = 0.15
+    bench.fetch(*names(1))
+    bench.fetcher.pace.record(1, 0.1)
+    bench.fetcher.prefetch()
+    assert bench.fetcher.in_flight == 2
+
+
 def test_nothing_is_fetched_ahead_when_there_seems_to_be_no_more(bench):
     bench.is_short()
     bench.fetch(*names(1))  # asked for two

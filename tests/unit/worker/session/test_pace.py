@@ -3,13 +3,13 @@
 import pytest
 
 from pinlater.worker.claim_table.snapshot import MAX_JOBS
-from pinlater.worker.session.pace import Pace
+from pinlater.worker.session.pace import SHORT_SECONDS, Pace
 
 
 def test_it_begins_with_one_job_and_fetches_nothing_ahead():
     pace = Pace()
     assert pace.limit == 1
-    assert not pace.is_short
+    assert not pace.is_below(SHORT_SECONDS)
 
 
 def test_it_grows_at_most_twofold_up_to_the_most():
@@ -19,7 +19,7 @@ def test_it_grows_at_most_twofold_up_to_the_most():
         pace.record(pace.limit, pace.limit * 1e-6)
         limits.append(pace.limit)
     assert limits == [2, 4, 8, 16, 32, 64, 128, 250, MAX_JOBS, MAX_JOBS]
-    assert pace.is_short
+    assert pace.is_below(SHORT_SECONDS)
 
 
 def test_one_long_job_shrinks_it_at_once():
@@ -28,7 +28,7 @@ def test_one_long_job_shrinks_it_at_once():
         pace.record(100, 100e-6)
     pace.record(1, 2.0)
     assert pace.limit == 1
-    assert not pace.is_short
+    assert not pace.is_below(SHORT_SECONDS)
 
 
 def test_it_comes_back_by_and_by():
