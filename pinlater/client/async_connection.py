@@ -12,7 +12,7 @@ from weakref import WeakSet
 from pinlater.client.address import Address
 from pinlater.client.connection import MAX_REPLY_BYTES
 from pinlater.client.name_lookup import look_up
-from pinlater.client.sockets import lost, share_of, stopping, tune, unavailable
+from pinlater.client.sockets import await_reader, lost, share_of, stopping, tune, unavailable
 from pinlater.client.tls import TlsFiles
 from pinlater.errors import CallTimeout, CallUnsendable, CallUnsupported, ProtocolError, ServerUnavailable, ServiceError
 from pinlater.protocol.codec import Codec
@@ -106,6 +106,7 @@ class AsyncConnection(asyncio.Protocol):
             raise CallUnsendable(f"{method}: {len(frame)} bytes are more than a server takes; send less at once")
         reply = asyncio.get_running_loop().create_future()
         self._calls.append((method, number, reply))
+        await_reader(self._transport.get_extra_info("socket"), len(frame))
         self._transport.write(frame)
         return reply
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 from weakref import WeakSet
 
 from pinlater.client.address import Address
-from pinlater.client.sockets import connect, lost, round_trip_seconds, stopping
+from pinlater.client.sockets import await_reader, connect, lost, round_trip_seconds, stopping
 from pinlater.client.tls import SecureSocket, TlsFiles
 from pinlater.errors import (
     CallError,
@@ -153,6 +153,7 @@ class Connection:
         if len(frame) > MAX_FRAME_BYTES + HEADER_BYTES:
             raise CallUnsendable(f"{method}: {len(frame)} bytes are more than a server takes; send less at once")
         self._calls.append((method, number))
+        await_reader(self._socket, len(frame))
         sent = self._write(frame)
         if sent < len(frame):
             self._write_rest(memoryview(frame)[sent:], time.monotonic() + timeout)

@@ -21,6 +21,9 @@ _UNCONFIRMED_SECONDS = 3.0
 also confirms for programs that hang: so it is cut off, or a device on the way has forgotten the connection. This is
 less than the timeout of clients, so that they still have the time to connect anew."""
 
+_UNREAD_BYTES = 32 * 1024
+"""So much is confirmed even if the server does not read it."""
+
 _KEEPALIVE_IDLE_SECONDS = 15
 """Some devices that translate addresses forget a connection on which nothing was sent for 30 s."""
 _KEEPALIVE_INTERVAL_SECONDS = 10
@@ -127,6 +130,16 @@ def tune(sock: socket.socket) -> None:
     ):
         with contextlib.suppress(AttributeError, OSError):  # not every system has them
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def await_reader(sock: socket.socket | SecureSocket, size: int) -> None:
+    """Keep the connection while the other side reads nothing, if a call of ``size`` bytes may have to wait for that.
+
+    To the system, a server that does not read is as good as one that confirms nothing; but it may wait for memory.
+    """
+    if size > _UNREAD_BYTES:
+        with contextlib.suppress(AttributeError, OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 0)
 
 
 def round_trip_seconds(sock: socket.socket | SecureSocket) -> float:

@@ -129,6 +129,10 @@ class SecureSocket:
         """Return an option of the socket below, as bytes."""
         return self._sock.getsockopt(level, option, size)
 
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        """Set an option of the socket below."""
+        self._sock.setsockopt(level, option, value)
+
     def shutdown(self, how: int) -> None:
         """Shut down the connection for all processes that have a copy of it, without a TLS close message."""
         self._sock.shutdown(how)

@@ -8,7 +8,7 @@ import time
 import pytest
 import tenacity
 
-from pinlater import AsyncClient, Client
+from pinlater import AsyncClient, Client, Job
 from pinlater.client import NewJob, ServerSet
 from pinlater.client.retrying import CallRetries
 from pinlater.errors import (
@@ -28,7 +28,7 @@ from pinlater.worker.keeper.service_client import KeeperClient
 from pinlater.worker.session.connector import FIRST_DELAY_SECONDS, Connector
 from pinlater.worker.session.pipeline import Pipeline
 from tests.support.network import cut_off
-from tests.unit.client.fake_server import FakeServer, Ping
+from tests.unit.client.fake_server import FakeServer, Ping, stored
 from tests.unit.worker.fakes import FakeChild
 
 
@@ -91,6 +91,25 @@ def test_a_call_goes_on_at_another_server_when_one_cannot_be_reached_any_more(pa
         cut_off(pair.fakes[0].connections[0])
         assert client.queue_names() == {"other"}
     assert len(pair.fakes[0].connections) == 1
+
+
+class ReadingLate(FakeServer):
+    """As a server does that has no memory yet for a large call."""
+
+    def _serve(self, sock):
+        time.sleep(1.0)
+        super()._serve(sock)
+
+
+class Page(Job, queue="pages"):
+    text: str
+
+
+def test_a_large_call_waits_while_its_server_does_not_read(connect, monkeypatch):
+    monkeypatch.setattr("pinlater.client.sockets._UNCONFIRMED_SECONDS", 0.1)
+    with ReadingLate(stored) as server, connect(server, timeout=60) as client:
+        assert client.enqueue_many([Page(text="x" * 900_000) for _ in range(12)]) == 12
+        assert len(server.connections) == 1
 
 
 def test_a_call_goes_on_at_another_server_when_one_only_accepts_connections(pair, connect):
