@@ -93,6 +93,7 @@ class SecureSocket:
 
     def __init__(self, sock: ssl.SSLSocket) -> None:
         self._sock = sock
+        self.getsockopt, self.setsockopt = sock.getsockopt, sock.setsockopt
 
     def fileno(self) -> int:
         """Return the descriptor; -1 once closed."""
@@ -124,14 +125,6 @@ class SecureSocket:
         except ConnectionError:
             self._sock.recv(1)  # raises the TLS alert that the server sent before it closed, if any
             raise
-
-    def getsockopt(self, level: int, option: int, size: int) -> bytes:
-        """Return an option of the socket below, as bytes."""
-        return self._sock.getsockopt(level, option, size)
-
-    def setsockopt(self, level: int, option: int, value: int) -> None:
-        """Set an option of the socket below."""
-        self._sock.setsockopt(level, option, value)
 
     def shutdown(self, how: int) -> None:
         """Shut down the connection for all processes that have a copy of it, without a TLS close message."""

@@ -10,6 +10,8 @@ import urllib.error
 import urllib.request
 
 from pinlater import AsyncClient, Client, Job, TlsFiles
+from pinlater.client.address import Address
+from pinlater.client.connection import Connection
 from pinlater.model.jobs import NewJob
 from tests.integration.test_hostile_peers import framed, is_closed, names_call, read_frame
 from tests.integration.tls.tls_server import in_environment, tool
@@ -159,3 +161,8 @@ def test_a_plain_call_still_works_as_ever(shared_server):
     with shared_server.socket() as sock:
         sock.sendall(names_call(3))
         assert decode_answer("getQueueNames", read_frame(sock))[0] == 3
+
+
+def test_how_far_away_a_server_is(server, files):
+    with Connection(Address.parse(server.address), connect_timeout=30, tls=files) as connection:
+        assert 0 < connection.round_trip_seconds < 60
