@@ -53,7 +53,7 @@ class RedisStores:
     def finished(self, folder: Path, since_ms: int) -> Finished:
         """Query the sorted set of succeeded jobs."""
         client = self._clients[folder]
-        [key] = client.scan_iter(match=_SUCCEEDED, count=1000)
+        [key] = {*client.scan_iter(match=_SUCCEEDED, count=1000)}  # which may find a key twice
         count = client.zcount(key, since_ms, "+inf")
         [(_, first_ms)] = client.zrange(key, since_ms, "+inf", byscore=True, offset=0, num=1, withscores=True)
         [(_, last_ms)] = client.zrange(key, -1, -1, withscores=True)
