@@ -257,8 +257,10 @@ def test_servers_that_hear_of_polls_make_none_of_their_own():
         assert [job.body for task in done for jobs in task.result().jobs.values() for job in jobs] == [b"unheard of"]
         assert len(others) == 2
         for server in servers:
+            server.broker.end_all_waits()
+        await asyncio.gather(*others)  # one may be asking the store once more
+        for server in servers:
             await server.close()
-        await asyncio.gather(*others)
 
     async def whole():
         async with asyncio.timeout(150):
