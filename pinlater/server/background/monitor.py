@@ -93,7 +93,7 @@ class Monitor:
         """Run one batch of each task; return whether one of them has more to do."""
         limit = self._settings.monitor_batch_size
         done = await asyncio.gather(
-            self._poll(),
+            self._poll(),  # first: on MySQL, its query also tells what the others have to do
             self._reap(limit, asked_at, grace_period),
             self._collect(limit),
             self._backend.forget_results(limit),
