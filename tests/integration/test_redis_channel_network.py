@@ -276,7 +276,8 @@ def test_a_job_that_nobody_waits_for_where_it_is_stored_makes_one_dequeue_ask(fl
             stored += client.enqueueJobs(queueName=QUEUE, jobs=[{"body": b"%d" % number}])["jobDescriptors"]
             wait_for(lambda number=number: len(got) == number)
     assert sorted(got) == sorted(stored)
-    assert sum(claims(server) for server in fleet) - before <= 22, "one for each job, and a few for lost answers"
+    asked = sum(claims(server) for server in fleet) - before
+    assert asked <= 30, "one for each job, and a few for late answers, where each server would make 40 of them"
 
 
 def claims(server):
