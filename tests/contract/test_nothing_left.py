@@ -5,17 +5,19 @@ import pytest
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import failure_of
 from pinlater.model.keys import JobKey
-from pinlater.model.messages import Message, Parent
+from pinlater.model.messages import Message
 from pinlater.model.queues import QueueChange
 from pinlater.model.unique import UniqueRule
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import IdempotencyKey
 from tests.contract.test_import import record
 from tests.support.bench import FAR_MS, LEASE_MS, QUEUE, new_job
+from tests.support.families import OTHER, child_of
 from tests.support.stores import HOMES
 
+pytestmark = pytest.mark.usefixtures("other_queue")
+
 DAY_MS = 86_400_000
-OTHER = "others"
 STAYING = (":key_rates", ":key_rate_looks", ".key_locks")
 """Ends of the names of what stays: idle rates in Redis, until other keys get a rate; the 256 rows that MySQL locks."""
 
@@ -96,8 +98,7 @@ def _family(backend):
     parent, claim = backend.started()
     keys = [None, None, JobKey("a"), JobKey("b", 1, is_ordered=True), JobKey("c", rate="1/m")]
     jobs = [
-        new_job(parent=Parent(parent, "call/0/a", place), key=keys[place % 5], priority=2, attempts=1)
-        for place in range(40)
+        child_of(parent, place, name="call/0/a", key=keys[place % 5], priority=2, attempts=1) for place in range(40)
     ]
     backend.put(*jobs, queue=OTHER)
     backend.sleep(parent, ("call/0/a", 40), claim=claim)
@@ -106,7 +107,7 @@ def _family(backend):
     backend.fail(*names[5:8], queue=OTHER, failure=failure_of("Child", "OSError"))
     backend.cancel(*names[8:11], queue=OTHER)
     backend.delete_these_jobs(OTHER, [*map(JobDescriptor.parse, names[11:13])], IN_PROGRESS)
-    backend.put(new_job(parent=Parent(names[13], "call/0/b", 0)))
+    backend.put(child_of(names[13], name="call/0/b"))
     cancelled = backend.cancel(parent)
     for job in backend.children_to_cancel(cancelled.parents, 3):
         backend.cancel(str(job), queue=job.queue)
@@ -179,7 +180,6 @@ def _contents(backend):
 
 @pytest.mark.parametrize("end", ENDS)
 def test_nothing_is_left(backend, end):
-    backend.create_queue(OTHER)
     _clean_up(backend)
     before = _contents(backend)
     for live in LIVES:
