@@ -31,17 +31,18 @@ class Share:
     Attributes:
         call: the dequeue.
         jobs: the jobs that it gets, in claim order.
+        is_full: whether it takes no more jobs.
         has_more: whether it is full, and more jobs may be due than all dequeues get.
         is_held: whether more jobs may be due, but the limit of running jobs is reached.
         is_torn: whether another server has changed some of the jobs despite their locks.
     """
 
-    __slots__ = ("_room", "call", "has_more", "is_held", "is_torn", "jobs")
+    __slots__ = ("_room", "call", "has_more", "is_full", "is_held", "is_torn", "jobs")
 
     def __init__(self, call: MysqlDequeueCall) -> None:
         self.call = call
         self.jobs: list[Candidate] = []
-        self.has_more = self.is_held = self.is_torn = False
+        self.is_full = self.has_more = self.is_held = self.is_torn = False
         self._room = call.max_bytes
 
     @property
@@ -54,20 +55,17 @@ class Share:
         """Whether the dequeue is to know when the next job falls due."""
         return self.call.want_next_due and not (self.has_more or self.is_held)
 
-    def end(self, sizes: Sequence[int], start: int, running: int) -> tuple[int, bool]:
-        """Return where those of the found jobs end that it takes from ``start`` on, and whether it is full then."""
+    def take(self, found: Sequence[Candidate], sizes: Sequence[int], start: int, running: int) -> Sequence[Candidate]:
+        """Take those of the found jobs that it may have, from ``start`` on; return them."""
         most = min(self.wanted, self.call.allowed(running))
-        end, is_full = end_of_answer(sizes, start, most, self._room, is_first=not self.jobs)
-        self.is_held = is_full and most < self.wanted
-        return end, is_full
-
-    def add(self, jobs: Sequence[Candidate]) -> None:
-        """Add jobs."""
-        self.jobs += jobs
-        self._room -= sum(job.size + JOB_OVERHEAD_BYTES for job in jobs)
+        end, self.is_full = end_of_answer(sizes, start, most, self._room, is_first=not self.jobs)
+        self.is_held = self.is_full and most < self.wanted
+        self.jobs += (taken := found[start:end])
+        self._room -= sum(sizes[start:end]) + JOB_OVERHEAD_BYTES * len(taken)
+        return taken
 
 
-def share_out(found: Found, shares: Sequence[Share], running: int = 0) -> list[list[Candidate]]:
+def share_out(found: Found, shares: Sequence[Share], running: int = 0) -> list[Sequence[Candidate]]:
     """Divide the found jobs among the dequeues, in order, up to the limit and answer size of each.
 
     Args:
@@ -78,16 +76,14 @@ def share_out(found: Found, shares: Sequence[Share], running: int = 0) -> list[l
     Returns:
         The jobs that each dequeue has got now.
     """
-    sizes, start, ends = [job.size for job in found.jobs], 0, []
+    sizes, start = [job.size for job in found.jobs], 0
+    parts: list[Sequence[Candidate]] = []
     for share in shares:
-        ends.append(share.end(sizes, start, running + start))
-        start = ends[-1][0]
-    has_more, parts, start = found.has_more or start < len(sizes), [], 0
-    for share, (end, is_full) in zip(shares, ends, strict=True):
-        share.has_more = is_full and has_more
-        parts.append(found.jobs[start:end])
-        share.add(parts[-1])
-        start = end
+        parts.append(share.take(found.jobs, sizes, start, running + start))
+        start += len(parts[-1])
+    is_any_left = found.has_more or start < len(sizes)
+    for share in shares:
+        share.has_more = share.is_full and is_any_left
     return parts
 
 
