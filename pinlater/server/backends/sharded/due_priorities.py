@@ -7,9 +7,10 @@ other shards may be handed out before it. Nothing relies on the cache showing th
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ class ShardPriorities:
         next_due_ms: when the next job that is not due yet falls due.
         first_due_ms: when the first job fell due, or will; None: there is none.
         failure: the error of a shard that refused to report its priorities.
+        asked: when dequeues of the queue asked each shard last, in monotonic seconds; all reads share it.
         is_used: whether a dequeue has used them.
         is_reread: whether they have been read again, or are being read, together with those of another queue.
     """
@@ -55,15 +57,16 @@ class ShardPriorities:
     next_due_ms: int | None
     first_due_ms: int | None
     failure: ServiceError | None
+    asked: dict[ShardHandle, float]
     is_used: bool = False
     is_reread: bool = False
     _arrivals: Counter[ShardHandle] = field(default_factory=Counter)
 
     def owners(self, priority: int) -> list[ShardHandle]:
-        """Return the shards that have due jobs of a priority, in random order."""
+        """Return the shards that have due jobs of a priority, the one that was not asked for longest first."""
         owners = [handle for handle, priorities in self.by_shard.items() if priority in priorities]
-        random.shuffle(owners)
-        return owners
+        random.shuffle(owners)  # several servers should not begin with the same one
+        return sorted(owners, key=lambda handle: self.asked.get(handle, -math.inf))
 
     @property
     def priorities(self) -> list[int]:
@@ -71,9 +74,10 @@ class ShardPriorities:
         return sorted({priority for priorities in self.by_shard.values() for priority in priorities})
 
     def in_turn(self) -> Iterator[tuple[int, ShardHandle]]:
-        """Yield (priority, shard) for all due jobs, highest priority first, the shards of one in random order."""
+        """Yield (priority, shard) for all due jobs, highest priority first; the shards of one take turns."""
         for priority in self.priorities:
             for handle in self.owners(priority):
+                self.asked[handle] = time.monotonic()
                 yield priority, handle
 
     def arrived(self, handle: ShardHandle, priority: int) -> None:
@@ -127,6 +131,7 @@ class DuePriorityMap:
         self._now_ms = now_ms
         self._known: dict[str, ShardPriorities] = {}  # in the order of reads
         self._dropped: dict[str, ShardPriorities] = {}  # in use until jobs came of which it is not known where
+        self._asked: defaultdict[str, dict[ShardHandle, float]] = defaultdict(dict)
         self._changed_during_read: list[set[str]] = []
 
     def get(self, queue: str, handles: Sequence[ShardHandle]) -> ShardPriorities | None:
@@ -213,7 +218,8 @@ class DuePriorityMap:
             of_queue = {handle: answer.get(queue) for handle, answer in answers}
             if failure is None and not any(of_queue.values()):
                 continue
-            found[queue] = _merged(asked_at + FRESH_SECONDS, asked_at + self._keep_seconds, of_queue, failure)
+            until = asked_at + self._keep_seconds
+            found[queue] = _merged(asked_at + FRESH_SECONDS, until, of_queue, failure, self._asked[queue])
             if queue not in changed and failure is None:
                 self._known.pop(queue, None)
                 self._known[queue] = found[queue]
@@ -282,6 +288,8 @@ class DuePriorityMap:
         """Drop the cached state of all other queues, which were deleted."""
         for queue in [queue for queue in self._known if queue not in queues]:
             self.forget(queue)
+        for queue in [queue for queue in self._asked if queue not in queues]:
+            del self._asked[queue]
 
     def forget_all(self) -> None:
         """Drop the cached state of all queues, as notifications may have been lost."""
@@ -295,7 +303,11 @@ def _drop_expired(known: dict[str, ShardPriorities], now: float) -> None:
 
 
 def _merged(
-    fresh_until: float, until: float, of_queue: dict[ShardHandle, DuePriorities | None], failure: ServiceError | None
+    fresh_until: float,
+    until: float,
+    of_queue: dict[ShardHandle, DuePriorities | None],
+    failure: ServiceError | None,
+    asked: dict[ShardHandle, float],
 ) -> ShardPriorities:
     answers = [due for due in of_queue.values() if due is not None]
     return ShardPriorities(
@@ -305,4 +317,5 @@ def _merged(
         earliest(due.next_due_ms for due in answers),
         earliest(due.first_due_ms for due in answers),
         failure,
+        asked,
     )

@@ -72,6 +72,47 @@ def test_the_first_priority_of_all_shards_comes_first(fleet, limit):
     assert taken == [1] * 12 + [3] * 60
 
 
+def shards_of(jobs):
+    return [JobDescriptor.parse(job.descriptor).shard for job in jobs]
+
+
+def test_the_shards_of_a_priority_take_turns(fleet):
+    for shard in "1234":
+        put(fleet, shard, *[1] * 8)
+    taken = [shards_of(fleet.take(1))[0] for _ in range(32)]
+    assert all(set(taken[start : start + 4]) == set("1234") for start in range(0, 32, 4))
+
+
+def test_a_shard_that_was_idle_comes_before_one_that_was_asked_meanwhile(fleet):
+    """However many jobs another shard has: a key with a million jobs, all on one, does not hold up the others."""
+    put(fleet, "1", *[1] * 40)
+    for _ in range(8):
+        fleet.take(1)
+        put(fleet, "3", 1)
+        fleet.fleet.jobs_arrived(QUEUE, None, [JobLocation("3", 1)])
+        assert shards_of(fleet.take(1)) == ["3"]
+
+
+def test_turns_outlast_what_was_read(fleet):
+    for shard in "12":
+        put(fleet, shard, *[1] * 8)
+    taken = []
+    for _ in range(8):
+        taken += shards_of(fleet.take(1))
+        fleet.fleet.jobs_arrived(QUEUE, None, [])
+    assert sorted(taken[:2]) == ["1", "2"]
+    assert taken == taken[:2] * 4
+
+
+def test_turns_of_deleted_queues_are_forgotten(fleet):
+    put(fleet, "1", 1)
+    fleet.take(1)
+    turns = fleet.fleet.group.due_priorities._asked
+    assert QUEUE in turns
+    fleet.fleet.apply_settings({})
+    assert not turns
+
+
 @pytest.mark.parametrize("limit", [1, 12, 40, 72])
 def test_a_dry_run_shows_them_in_the_same_order(fleet, limit):
     spread(fleet)
