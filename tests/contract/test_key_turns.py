@@ -7,6 +7,7 @@ import pytest
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.keys import JobKey
+from pinlater.server.backends.key_turns import LEAD_MS
 from tests.support.bench import QUEUE, new_job
 from tests.support.examples import IS_THOROUGH
 from tests.support.stores import KEYED_HOMES
@@ -38,7 +39,7 @@ def test_keys_without_a_limit_take_turns(backend, most, between, seed):
         for name in names:
             taken[JobDescriptor.parse(name).shard].append(name)
         backend.clock.advance(1)
-    for names in taken.values():  # shards are asked in random order, so they are not compared with each other
+    for names in taken.values():  # shards take turns as well, so they are not compared with each other
         for text in {key_of[name] for name in names}:
             assert [name for name in names if key_of[name] == text] == jobs_of[text]
             assert most_between([key_of[name] for name in names], text) <= between
@@ -73,6 +74,34 @@ def test_a_dequeue_says_that_it_has_let_a_job_of_another_priority_through(backen
         taken += [job.descriptor for job in found.jobs]
         has_more = found.has_more
     assert sorted(taken) == sorted(names)
+
+
+def test_a_new_job_goes_ahead_of_the_turns_of_the_last_moments(backend):
+    flood, new, late = map(JobKey, keys_of_one_shard(backend, 3))
+    jobs = backend.put(*[new_job(key=flood) for _ in range(9)])
+    assert backend.take_names(1) == [jobs[0]]
+    backend.clock.advance(LEAD_MS - 1)
+    names = backend.put(new_job(key=new))
+    assert backend.take_names(1) == names
+    backend.clock.advance(2)
+    backend.put(new_job(key=late))
+    assert backend.take_names(1) == [jobs[1]]
+
+
+def keys_of_one_shard(backend, count):
+    """Return texts of keys whose jobs one shard has."""
+    found = defaultdict(list)
+    names = backend.put(*[new_job(key=JobKey(str(number))) for number in range(4 * count)])
+    for number, name in enumerate(names):
+        found[JobDescriptor.parse(name).shard].append(str(number))
+    backend.ack(*backend.take_names(len(names)))
+    return max(found.values(), key=len)[:count]
+
+
+def test_only_a_job_that_is_due_at_once_goes_ahead(backend):
+    due = backend.clock.now_ms + 100
+    name = backend.put_one(key=JobKey("a"), run_after_ms=due)
+    assert backend.look(name).run_after_ms == due
 
 
 def test_limited_keys_take_turns_as_well(backend):

@@ -152,7 +152,7 @@ class DequeueCall:
             return
         first, count, now = claimed[0], len(claimed), self._now_ms()
         self._metrics.jobs_dequeued.add(queue, count)
-        self._metrics.dequeue_delay_ms.observe(queue, now - first.run_after_ms, count)
+        self._metrics.dequeue_delay_ms.observe(queue, now - max(first.run_after_ms, first.created_at_ms), count)
         retries = len([1 for job in claimed if job.attempts_remaining < job.attempts_allowed])
         if retries:
             self._metrics.retries_dequeued.add(queue, retries)

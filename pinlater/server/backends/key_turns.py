@@ -10,6 +10,14 @@ from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey
 TURN_JOBS = 1
 """How many jobs of a key without a limit are let through at once, before it is the next key's turn."""
 
+LEAD_MS = 5
+"""How far a new job of a key without other jobs stands ahead of the turns that come now, in milliseconds.
+
+A key with many jobs has one that is due at any time: each claim lets the next one through. Without the lead, a new job
+of another key would wait for that one, and for more if several turns come in the same millisecond, where the older job
+comes first.
+"""
+
 ORDERED = 0
 """Stands for the limit of an ordered key in the stores."""
 
@@ -57,7 +65,9 @@ class KeyState(NamedTuple):
     scheduled: Sequence[KeyedJob]
 
 
-def turns(state: KeyState, waiting: Iterable[KeyedJob], now: int, turn_jobs: int = TURN_JOBS) -> dict[int, int]:
+def turns(
+    state: KeyState, waiting: Iterable[KeyedJob], now: int, turn_jobs: int = TURN_JOBS, *, lead_ms: int = 0
+) -> dict[int, int]:
     """Return the new ``run_after`` of jobs of a key, by id, that lets through those whose turn it is.
 
     A job that is let through stands behind the jobs of other keys that are due now. One that is let through but not due
@@ -69,6 +79,7 @@ def turns(state: KeyState, waiting: Iterable[KeyedJob], now: int, turn_jobs: int
         waiting: the jobs that wait, in the order (run_after, id).
         now: the time of the store.
         turn_jobs: how many to let through at once without a limit; more for a dequeue that finds nothing else.
+        lead_ms: how far ahead of the turns that come now to put those that are due: 0, or ``LEAD_MS`` for new jobs.
     """
     changed: dict[int, int] = {}
     pending = state.pending
@@ -82,7 +93,7 @@ def turns(state: KeyState, waiting: Iterable[KeyedJob], now: int, turn_jobs: int
             changed[makes_way.local_id] = makes_way.run_after + WAITS_FOR_KEY_MS
         else:
             break
-        changed[job.local_id] = max(job.run_after, now)
+        changed[job.local_id] = job.run_after if job.run_after > now else now - lead_ms
     return changed
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.keys import WAITS_FOR_KEY_MS, JobKey, without_wait
 from pinlater.server.backends.key_rates import KeyRate
-from pinlater.server.backends.key_turns import KeyedJob, KeyState, stored_limit, turns
+from pinlater.server.backends.key_turns import LEAD_MS, KeyedJob, KeyState, stored_limit, turns
 from pinlater.server.backends.mysql.key_rates import decide, put_rate
 from pinlater.server.backends.mysql.key_reads import StateOfKey, read_keys
 from pinlater.server.backends.mysql.keys import Keys, QueueKey, carry_out, lock_statement, queue_key
@@ -118,7 +118,7 @@ class KeyLine:
         if rate is not None:
             return None
         if first is None:
-            return turns(KeyState(running, 0, ()), line, self._transaction.now)
+            return turns(KeyState(running, 0, ()), line, self._transaction.now, lead_ms=LEAD_MS)
         mosts = [None if job.limit is None else max(job.limit, 1) for job in line]
         if first.is_due(self._transaction.now) and all(most is None or most == 1 for most in mosts):
             return {}

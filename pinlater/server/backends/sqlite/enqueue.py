@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pinlater.errors import EnqueueRejected
 from pinlater.model.jobs import NewJob
+from pinlater.server.backends.key_turns import LEAD_MS
 from pinlater.server.backends.records import Once
 from pinlater.server.backends.sqlite.call_results import Place, consecutive_places, find_places, save, save_new
 from pinlater.server.backends.sqlite.children import refusal, store_families
@@ -75,10 +76,10 @@ def enqueue_keyed(
     keys: Keys = {}  # of new jobs, which wait for them
     for request in requests:
         if keys and any(job.unique is not None for job in request.jobs):  # one of these may replace one of them
-            let_next_through(transaction, keys)
+            let_next_through(transaction, keys, lead_ms=LEAD_MS)
             keys.clear()
         answers.append(_enqueue_keyed_one(transaction, request, keys))
-    let_next_through(transaction, keys)
+    let_next_through(transaction, keys, lead_ms=LEAD_MS)
     return answers
 
 

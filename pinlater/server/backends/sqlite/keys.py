@@ -44,18 +44,21 @@ def keys_of_all(transaction: SqliteTransaction, ids: Iterable[int]) -> Keys:
     return found
 
 
-def let_next_through(transaction: SqliteTransaction, keys: Keys, wanted: int = 0) -> int:
+def let_next_through(transaction: SqliteTransaction, keys: Keys, wanted: int = 0, *, lead_ms: int = 0) -> int:
     """Let through the jobs of these keys whose turn it is; return how many.
 
     Args:
         transaction: the transaction.
         keys: keys of jobs that it has changed.
         wanted: how many more jobs dequeues could take than they have found; keys for which jobs wait share them.
+        lead_ms: see ``turns``.
     """
-    return sum(_let_through(transaction, queue_id, some, wanted) for queue_id, some in keys.items())
+    return sum(_let_through(transaction, queue_id, some, wanted, lead_ms=lead_ms) for queue_id, some in keys.items())
 
 
-def _let_through(transaction: SqliteTransaction, queue_id: int, keys: Iterable[str], wanted: int) -> int:
+def _let_through(
+    transaction: SqliteTransaction, queue_id: int, keys: Iterable[str], wanted: int, *, lead_ms: int
+) -> int:
     """Let through jobs of keys of one queue; keys without a rate share statements."""
     count, alike = 0, []
     for key in keys:
@@ -71,7 +74,7 @@ def _let_through(transaction: SqliteTransaction, queue_id: int, keys: Iterable[s
         changed: dict[int, int] = {}
         again: list[str] = []
         for key, waiting, state in found:
-            of_key = turns(state, waiting, transaction.now, turn_jobs)
+            of_key = turns(state, waiting, transaction.now, turn_jobs, lead_ms=lead_ms)
             changed |= of_key
             if len(of_key) >= at_once:  # otherwise, some of the jobs that were read have to go on waiting
                 again.append(key)

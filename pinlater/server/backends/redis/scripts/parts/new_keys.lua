@@ -1,5 +1,6 @@
 -- New jobs with keys, see keys.lua. Call keyed.store_new when some were added, and keyed.turn after all of them.
 if keyed then
+  local LEAD_MS = 5 -- see key_turns.py
   local entries = keyed.entries
   local new_keys, new_turns, is_added, last_added, last_stored = {}, {}, {}, {}, {}
 
@@ -36,7 +37,7 @@ if keyed then
   function keyed.add(member, text, limit, run_after, rate, is_imported)
     local due = keyed.without_wait(run_after)
     if is_only_one(text, rate) then
-      due = math.max(due, now)
+      due = due > now and due or now - LEAD_MS
     else
       due = due + entries.WAITS
       if rate then
