@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections import UserDict
 from importlib import import_module
+from typing import Any
 
 import click
 
 
-class LazyCommands(MutableMapping[str, click.Command]):
-    """The commands of a group.
+class LazyCommands(UserDict[str, Any]):
+    """The commands of a group: name of a command -> the command.
 
-    Args:
-        homes: name of a command -> its module and function, such as ``pinlater.cli.queues:create_queue``.
+    It is made from modules and functions, such as ``pinlater.cli.queues:create_queue``.
     """
 
-    def __init__(self, homes: Mapping[str, str]) -> None:
-        self._entries: dict[str, click.Command | str] = dict(homes)
-
     def __getitem__(self, name: str) -> click.Command:
-        entry = self._entries[name]
+        entry = self.data[name]
         if isinstance(entry, str):
             module, _, function = entry.partition(":")
-            entry = self._entries[name] = getattr(import_module(module), function)
-        return entry
-
-    def __setitem__(self, name: str, command: click.Command) -> None:
-        self._entries[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._entries[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
+            entry = self.data[name] = getattr(import_module(module), function)
+        command: click.Command = entry
+        return command
