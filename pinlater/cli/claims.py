@@ -71,8 +71,7 @@ def _attempts(job: ClaimedJob) -> str:
 
 def _job_json(job: ClaimedJob) -> dict[str, Any]:
     fields = job._asdict()
-    body = fields.pop("body")
-    return {**fields, **bytes_json("body", body)}
+    return fields | bytes_json("body", fields.pop("body"))
 
 
 def _claim_hint(jobs: Sequence[ClaimedJob]) -> str:

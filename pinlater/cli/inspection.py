@@ -11,7 +11,7 @@ from pinlater.cli.backoffs import policy_text
 from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.failures import failures_json, print_failures, status_line
-from pinlater.cli.filters import Filter, state_option, with_filter
+from pinlater.cli.filters import REGEX, Filter, state_option, with_filter
 from pinlater.cli.job_selection import JobSelection
 from pinlater.cli.output import (
     body_text,
@@ -19,11 +19,9 @@ from pinlater.cli.output import (
     job_json,
     key_text,
     moment,
-    policy_json,
     print_bytes,
     print_fields,
     print_json,
-    progress_json,
     progress_text,
     published_text,
     shortened,
@@ -103,11 +101,13 @@ def _print_infos(
 
 
 def _metadata_json(info: JobInfo) -> dict[str, Any]:
-    found: dict[str, Any] = {} if info.progress is None else {"progress": progress_json(info.progress)}
+    import msgspec
+
+    found: dict[str, Any] = {} if info.progress is None else {"progress": msgspec.to_builtins(info.progress)}
     if info.published:
         found["published"] = info.published
     if info.policy is not None:
-        found["policy"] = policy_json(info.policy)
+        found["policy"] = msgspec.to_builtins(info.policy)
     return {**found, "failed_attempts": failures_json(info)} if info.failed_attempts else found
 
 
@@ -185,7 +185,7 @@ def _row(info: JobInfo, summary: BodySummary) -> list[str]:
 @with_filter
 @click.option("--future", is_flag=True, help="With --state pending: jobs that are not due yet, instead of due ones.")
 @click.option("--retrying", is_flag=True, help="With --state pending: jobs whose last attempt failed, due or not.")
-@click.option("--regex", help="Only jobs whose body matches this regular expression; the server searches.")
+@REGEX
 @click.option(
     "--key", help="Only pending or in-progress jobs with this key, shared or unique; found by the store's index."
 )

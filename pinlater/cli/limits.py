@@ -160,7 +160,7 @@ def _note_file(queues: Sequence[str]) -> None:
 
 def _print(session: Session, settings: dict[str, QueueSettings]) -> None:
     if session.as_json:
-        print_json({queue: one._asdict() for queue, one in sorted(settings.items())})
+        print_json(dict(sorted(settings.items())))
         return
     rows = [[queue, *_row(one)] for queue, one in sorted(settings.items())]
     header = ["QUEUE", "STATE", "JOBS/S", "AT ONCE", "SHARDS", "SET BY"]

@@ -134,7 +134,7 @@ def outbox(session: Session, /, *, database: str, table: str) -> None:
         rows = Table(opened, check_table(table), batch_size=1)
         waiting, refused = rows.waiting(), rows.refused(_MOST_REFUSED)
     if session.as_json:
-        print_json({**waiting._asdict(), "rows": [row._asdict() for row in refused]})
+        print_json({**waiting._asdict(), "rows": refused})
     else:
         _print(waiting, refused)
 

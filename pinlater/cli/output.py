@@ -15,7 +15,6 @@ from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
     from pinlater.model.jobs import JobInfo
-    from pinlater.model.policy import Policy
     from pinlater.model.progress import Progress
 
 _BAR_WIDTH = 20
@@ -86,9 +85,6 @@ def job_json(info: JobInfo) -> dict[str, Any]:
     fields["state"] = info.state.name
     fields["is_retrying"] = info.is_retrying
     fields["failure_group"] = None if info.failure_group is None else group_json(info.failure_group)
-    fields["key"] = None if info.key is None else info.key._asdict()
-    fields["parent"] = None if info.parent is None else info.parent._asdict()
-    fields["waits_for"] = [wait._asdict() for wait in info.waits_for]
     return fields | bytes_json("body", body) | bytes_json("result", result)
 
 
@@ -122,19 +118,6 @@ def published_text(fields: Mapping[str, Any]) -> str:
     return visible(", ".join(texts))
 
 
-def progress_json(progress: Progress) -> dict[str, Any]:
-    """Return the progress of a job as JSON values."""
-    return {"done": progress.done, "total": progress.total, "note": progress.note}
-
-
-def policy_json(policy: Policy) -> dict[str, Any]:
-    """Return the policy of a job as JSON values."""
-    import msgspec
-
-    found: dict[str, Any] = msgspec.to_builtins(policy)
-    return found
-
-
 def progress_text(progress: Progress) -> str:
     """Format the progress of a job: bar, percentage and amounts as far as known, and the note."""
     fraction = progress.fraction
@@ -163,8 +146,17 @@ def some_jobs(number: int) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Print a JSON document on one line, in ASCII, so that it is safe for terminals."""
-    click.echo(json.dumps(value))
+    """Print a JSON document on one line, in ASCII, so that it is safe for terminals; named tuples become objects."""
+    click.echo(json.dumps(_named(value)))
+
+
+def _named(value: Any) -> Any:
+    """Return a value with the names of the fields of all named tuples in it; JSON would make them lists."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {name: _named(each) for name, each in value.items()}
+    return list(map(_named, value)) if isinstance(value, list | tuple) else value
 
 
 def print_bytes(data: bytes) -> None:

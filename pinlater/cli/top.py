@@ -69,4 +69,4 @@ def _print(session: Session, snapshots: list[QueueSnapshot]) -> None:
 def _json(snapshot: QueueSnapshot) -> dict[str, Any]:
     fields = snapshot._asdict()
     fields.pop("at")
-    return {**fields, "settings": snapshot.settings and snapshot.settings._asdict()}
+    return fields

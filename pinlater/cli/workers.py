@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -51,7 +51,7 @@ def workers(session: Session, /, *, queue: str | None) -> int:
             raise
     shown = found if queue is None else list(_of_queue(found, queue))
     if session.as_json:
-        print_json([_json(report) for report in shown])
+        print_json(shown)
     elif shown:
         now_ms = time.time() * 1000
         rows = [row for report in shown for row in _rows(report, now_ms)]
@@ -147,8 +147,3 @@ def _jobs(jobs: Sequence[RunningJob], now_ms: float) -> str:
 
 def _number(value: int | None, form: str = "") -> str:
     return "-" if value is None else format(value, form)
-
-
-def _json(report: WorkerReport) -> dict[str, Any]:
-    processes = [{**process._asdict(), "jobs": [job._asdict() for job in process.jobs]} for process in report.processes]
-    return {**report._asdict(), "processes": processes, "unknown": [jobs._asdict() for jobs in report.unknown]}

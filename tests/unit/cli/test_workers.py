@@ -5,7 +5,14 @@ import time
 
 import pytest
 
-from pinlater.protocol.messages import PinLaterRunningJob, PinLaterUnknownJobs, PinLaterWorker, PinLaterWorkerProcess
+from pinlater.protocol.messages import (
+    PinLaterJobClass,
+    PinLaterQueueLoad,
+    PinLaterRunningJob,
+    PinLaterUnknownJobs,
+    PinLaterWorker,
+    PinLaterWorkerProcess,
+)
 
 
 def process(pid, *jobs, queues=("email",), **fields):
@@ -96,6 +103,16 @@ def test_for_programs(tool_run, server):
     assert (found["id"], found["host"], found["pid"], found["is_draining"]) == ("a:1", "a", 9, False)
     assert found["processes"][0]["jobs"][0]["descriptor"] == "email:s1:p1:1"
     assert found["processes"][0]["queues"] == ["email"]
+
+
+def test_all_that_a_worker_reports_has_names_for_programs(tool_run, server):
+    jobs = [PinLaterUnknownJobs("email", "New", 12, 5)]
+    more = {"queueLoads": [PinLaterQueueLoad("email", 500)], "jobClasses": [PinLaterJobClass("Mail", "email", 1, 3)]}
+    server.answer = lambda _: [worker("a", unknownJobs=jobs, unfittingJobs=jobs, queuelessJobs=jobs, **more)]
+    [found] = json.loads(tool_run("workers", "--json")[1])
+    assert [found[name][0]["returned"] for name in ("unknown", "unfitting", "queueless")] == [12] * 3
+    assert found["loads"][0]["target_ms"] == 500
+    assert found["classes"][0]["name"] == "Mail"
 
 
 def test_nobody(tool_run, server):
