@@ -56,8 +56,10 @@ class BulkAction(NamedTuple):
         options: BulkOptions,
         act: Callable[[list[str]], int],
         act_on_server: Callable[[int, int], int] | None = None,
-    ) -> int | None:
-        """Act on the selected jobs; return how many they are, or None if the user declined.
+        *,
+        as_json: bool,
+    ) -> int:
+        """Act on the selected jobs and print how many they are; return the exit status: 1 if the user declined.
 
         Args:
             client: client of the server.
@@ -65,6 +67,7 @@ class BulkAction(NamedTuple):
             options: how many, and whether to act and to ask.
             act: acts on jobs by descriptor; returns on how many.
             act_on_server: see ``run_on_server``; used if the server filters the jobs by itself.
+            as_json: see ``report``.
         """
         limit = options.limit
         if act_on_server is not None and selection.job_filter.is_for_server and selection.body_regex is None:
@@ -75,9 +78,10 @@ class BulkAction(NamedTuple):
             found = selection.find(client, limit)
             there = number = len(found)
             shown, run = str(number), partial(self.run_in_batches, found, act)
-        if options.dry_run:
-            return number
-        return run() if options.yes or self.confirm(shown if there else "", selection) else None
+        if not (options.dry_run or options.yes or self.confirm(shown if there else "", selection)):
+            return 1
+        self.report(number if options.dry_run else run(), dry_run=options.dry_run, as_json=as_json)
+        return 0
 
     def run_in_batches(self, descriptors: Sequence[str], act: Callable[[list[str]], int]) -> int:
         """Act on jobs by descriptor, batch by batch; return the number of affected jobs."""

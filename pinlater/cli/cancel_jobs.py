@@ -54,13 +54,10 @@ def cancel_jobs(
     status = cancelled_status(reason)
     with session.client() as client:
         selection = JobSelection(queue, _STATES[state], job_filter, body_regex=regex)
-        number = _CANCEL.carry_out(
+        return _CANCEL.carry_out(
             client,
             selection,
             options,
             lambda part: client.cancel_these(queue, part, status=status),
+            as_json=session.as_json,
         )
-    if number is None:
-        return 1
-    _CANCEL.report(number, dry_run=options.dry_run, as_json=session.as_json)
-    return 0

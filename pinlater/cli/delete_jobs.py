@@ -50,14 +50,11 @@ def delete_jobs(
     options.require_confirmation()
     with session.client() as client:
         selection = JobSelection(queue, state, job_filter, body_regex=regex)
-        number = _DELETE.carry_out(
+        return _DELETE.carry_out(
             client,
             selection,
             options,
             lambda part: client.delete_these(queue, part, state),
             lambda priority, some: client.delete_jobs(queue, state, priority=priority, limit=some),
+            as_json=session.as_json,
         )
-    if number is None:
-        return 1
-    _DELETE.report(number, dry_run=options.dry_run, as_json=session.as_json)
-    return 0

@@ -47,7 +47,7 @@ def retry_failed(
     attempts: int,
     delay: float | None,
     options: BulkOptions,
-) -> None:
+) -> int:
     """Retry failed jobs: make them pending again.
 
     Retries all failed jobs of all priorities, unless limited by --priority, --limit or a filter. With a filter, the
@@ -61,11 +61,11 @@ def retry_failed(
     run_after_ms = None if delay is None else int((time.time() + delay) * 1000)
     change: dict[str, Any] = {"attempts": attempts, "run_after_ms": run_after_ms}
     with session.client() as client:
-        number = _RETRY.carry_out(
+        return _RETRY.carry_out(
             client,
             JobSelection(queue, JobState.FAILED, job_filter),
             options,
             lambda part: client.retry_these(queue, part, **change),
             lambda priority, some: client.retry_failed(queue, priority=priority, limit=some, **change),
+            as_json=session.as_json,
         )
-    _RETRY.report(number or 0, dry_run=options.dry_run, as_json=session.as_json)
