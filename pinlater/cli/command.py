@@ -14,6 +14,7 @@ import click
 
 from pinlater.cli.commands_elsewhere import COMMANDS_ELSEWHERE
 from pinlater.durations import DURATION, Duration
+from pinlater.errors import PinLaterError
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
@@ -82,12 +83,16 @@ class Session:
             servers or self.server_set(), timeout=self.timeout, patience=PATIENCE_SECONDS, connections=_CONNECTIONS
         )
 
-    def hurried_client(self) -> Client:
-        """Return a client that gives up after a second, for completions and suggestions."""
+    def known_queues(self) -> list[str]:
+        """Return the names of all queues for completions and suggestions; none if no server answers within a second."""
         from pinlater.client.client import Client
 
-        servers = self.server_set()
-        return Client(servers, timeout=_HURRIED_SECONDS, connect_timeout=_HURRIED_SECONDS / 2, retries=0, patience=0)
+        try:
+            servers, wait = self.server_set(), _HURRIED_SECONDS
+            with Client(servers, timeout=wait, connect_timeout=wait / 2, retries=0, patience=0) as client:
+                return sorted(client.queue_names())
+        except PinLaterError:
+            return []
 
     def server_set(self, servers: str | None = None) -> ServerSet:
         """Return ``servers``, or else the session's, with the TLS files."""

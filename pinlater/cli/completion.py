@@ -33,15 +33,8 @@ def completion(_: Session, /, *, shell: str) -> None:
 
 def complete_queues(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return queue names that begin with ``incomplete``; none if the server does not answer quickly."""
-    from pinlater.errors import PinLaterError
-
     session = context.find_object(Session) or Session()
-    try:
-        with session.hurried_client() as client:
-            names = client.queue_names()
-    except PinLaterError:
-        return []
-    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in session.known_queues() if name.startswith(incomplete)]
 
 
 def complete_states(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:

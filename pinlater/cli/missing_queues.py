@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from pinlater.errors import PinLaterError, QueueNotFound
+from pinlater.errors import QueueNotFound
 
 if TYPE_CHECKING:
     from pinlater.cli.command import Session
@@ -34,13 +34,8 @@ def suggest_queues(session: Session, error: str) -> list[str]:
     named = _QUEUE_IN_ERROR.search(error)
     if named is None:
         return []
-    try:
-        with session.hurried_client() as client:
-            names = client.queue_names()
-    except PinLaterError:
-        return []
     alike: defaultdict[str, list[str]] = defaultdict(list)
-    for name in sorted(names):
+    for name in session.known_queues():
         alike[name.lower()].append(name)
     close = difflib.get_close_matches(named[1].lower(), alike, _MOST)
     return [name for lower in close for name in alike[lower]][:_MOST]
