@@ -127,25 +127,14 @@ def limit(
     _print(session, settings if queue is None else {queue: settings[queue]})
 
 
-def _change(
-    session: Session,
-    queues: tuple[str, ...] | list[str],
-    past: str,
-    *,
-    paused: bool | None = None,
-    jobs_per_second: float | None = None,
-    max_running: int | None = None,
-    shards: int | None = None,
-) -> None:
+def _change(session: Session, queues: Sequence[str], past: str, **change: Any) -> None:
     with session.client() as client, noting_done(past) as done:
         for queue in dict.fromkeys(queues):
-            client.change_queue(
-                queue, paused=paused, jobs_per_second=jobs_per_second, max_running=max_running, shards=shards
-            )
+            client.change_queue(queue, **change)
             done.append(queue)
         settings = client.queue_settings()
         _print(session, {queue: settings[queue] for queue in queues if queue in settings})
-        if paused is not None or jobs_per_second is not None:
+        if change.get("paused") is not None or change.get("jobs_per_second") is not None:
             _note_file([queue for queue in done if queue in settings and settings[queue].is_from_file])
 
 

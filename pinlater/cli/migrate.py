@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -95,10 +96,9 @@ def _migrate(migration: Migration, expected: int, *, copy: bool, patience_second
 
 
 def _print(session: Session, migration: Migration, verb: str) -> None:
-    moved = migration.moved
-    counts = {"due": moved.due, "scheduled": moved.scheduled, "failed": moved.failed, "succeeded": moved.succeeded}
+    counts = asdict(migration.moved)
     if session.as_json:
         print_json({verb: counts})
         return
-    click.echo(f"{some_jobs(moved.total)} {verb}")
+    click.echo(f"{some_jobs(migration.moved.total)} {verb}")
     print_fields([(kind, str(count)) for kind, count in counts.items() if count])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from pinlater.cli.batches import batches
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.failures import status_line
@@ -60,8 +60,7 @@ def tail(session: Session, /, *, queues: tuple[str, ...], interval: float, secon
         tracker, summaries = ChangeTracker(client, queues), Summaries(client, _MOST_ARGUMENTS)
         while True:
             started = time.monotonic()
-            changes = tracker.poll()
-            while part := list(itertools.islice(changes, _AT_ONCE)):
+            for part in batches(tracker.poll(), _AT_ONCE):
                 if session.as_json:
                     _print_json(part)
                 else:

@@ -13,10 +13,8 @@ from typing import Any, Self
 
 from pinlater.cli.key_presses import key_names
 
-_ENTER, _LEAVE = (
-    "\x1b[?1049h\x1b[?25l",
-    "\x1b[?25h\x1b[?1049l",
-)  # switch to the alternate screen without a cursor, and back
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+"""Switch to the alternate screen without a cursor, and back."""
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
@@ -75,8 +73,12 @@ class Terminal:
 
     @property
     def size(self) -> os.terminal_size:
-        """The window size."""
-        return _window()
+        """The current window size; COLUMNS and LINES may be out of date."""
+        with contextlib.suppress(OSError):
+            size = os.get_terminal_size(sys.stdout.fileno())
+            if size.columns and size.lines:  # serial lines and containers report 0
+                return size
+        return shutil.get_terminal_size()
 
     def _pressed(self, keys: bytes) -> None:
         if not keys or any(key == "^c" or self._press(key) for key in key_names(keys)):
@@ -102,15 +104,6 @@ class Terminal:
     def _write(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
-
-
-def _window() -> os.terminal_size:
-    """Return the current window size; COLUMNS and LINES may be out of date."""
-    with contextlib.suppress(OSError):
-        size = os.get_terminal_size(sys.stdout.fileno())
-        if size.columns and size.lines:  # serial lines and containers report 0
-            return size
-    return shutil.get_terminal_size()
 
 
 class _Keyboard:
