@@ -164,23 +164,22 @@ def key_held(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
 def key_flood(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
     """Find queues in which most waiting jobs have the same key."""
     for queue, sample in sorted(readings.keys.items()):
-        waiting = sample.waiting + _due(readings, queue)
-        if sample.share < thresholds.flood_share or max(waiting, sample.jobs) < thresholds.flood_jobs:
+        if sample.share < thresholds.flood_share or max(sample.waiting, sample.jobs) < thresholds.flood_jobs:
             continue
-        key = shortened(sample.key, 60)
+        key = shortened(sample.name, 60)
         yield Finding(
             Kind.KEY_FLOOD,
             Severity.WARNING,
             queue,
             f"One key floods queue {queue}",
             f"{sample.jobs:,} of {sample.sampled:,} waiting jobs that were looked at in queue {queue} have the key "
-            f"{key}; {plural(waiting)} wait in all.",
+            f"{key}; {plural(sample.waiting)} wait in all.",
             f"See what enqueues so many jobs with the key {key}; running_per_key of the class limits how many run.",
             f"pinlater scan {queue} --future",
             readings.oldest_due_ms.get(queue),
             queue,
-            numbers={"jobs": waiting, "share": sample.share},
-            affected=waiting,
+            numbers={"jobs": sample.waiting, "share": sample.share},
+            affected=sample.waiting,
         )
 
 
@@ -192,7 +191,7 @@ def class_flood(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]
             or sample.waiting < thresholds.flood_jobs
         ):
             continue
-        name = shortened(sample.job, 80)
+        name = shortened(sample.name, 80)
         yield Finding(
             Kind.CLASS_FLOOD,
             Severity.WARNING,
@@ -206,7 +205,7 @@ def class_flood(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]
             f"pinlater scan {queue}",
             readings.oldest_due_ms.get(queue),
             queue,
-            sample.job,
+            sample.name,
             numbers={"jobs": sample.waiting, "share": sample.share},
             affected=sample.waiting,
         )

@@ -64,24 +64,26 @@ class Flow(NamedTuple):
         return (self.enqueued - self.succeeded - self.given_up) / self.seconds if self.seconds else 0.0
 
 
-class KeySample(NamedTuple):
-    """The most frequent key among some pending jobs of a queue.
+class FloodSample(NamedTuple):
+    """The most frequent key or class among some pending jobs of a queue.
 
     Attributes:
-        key: the key.
+        name: the key or the class.
         jobs: number of jobs with it.
         sampled: number of jobs in the sample.
-        waiting: number of jobs of the queue that wait for their key.
+        waiting: number of jobs of the queue that are due or wait for their key.
+        usual_share: of a class: its share of the queue's attempts in the hours before.
     """
 
-    key: str
+    name: str
     jobs: int
     sampled: int
-    waiting: int = 0
+    waiting: int
+    usual_share: float = 0.0
 
     @property
     def share(self) -> float:
-        """Share of the sampled jobs that have the key."""
+        """Share of the sampled jobs that have the key, or are of the class."""
         return self.jobs / self.sampled if self.sampled else 0.0
 
 
@@ -107,29 +109,6 @@ class KeyHold(NamedTuple):
     def is_usual(self, at_ms: int) -> bool | None:
         """Whether it has run no longer than usual; None if that is unknown."""
         return None if self.usual_seconds is None else at_ms - self.since_ms <= self.usual_seconds * 1000
-
-
-class ClassSample(NamedTuple):
-    """The most frequent class among some pending jobs of a queue.
-
-    Attributes:
-        job: the class.
-        jobs: number of jobs of it.
-        sampled: number of jobs in the sample.
-        waiting: number of jobs of the queue that wait.
-        usual_share: its share of the queue's attempts in the hours before.
-    """
-
-    job: str
-    jobs: int
-    sampled: int
-    waiting: int
-    usual_share: float = 0.0
-
-    @property
-    def share(self) -> float:
-        """Share of the sampled jobs that are of the class."""
-        return self.jobs / self.sampled if self.sampled else 0.0
 
 
 class ShardReading(NamedTuple):
@@ -228,9 +207,9 @@ class Readings:
     last_minute: Mapping[str, Flow] = field(default_factory=dict)
     groups: Sequence[FailureGroup] = ()
     periodic: Sequence[PeriodicJob] = ()
-    keys: Mapping[str, KeySample] = field(default_factory=dict)
+    keys: Mapping[str, FloodSample] = field(default_factory=dict)
     holds: Mapping[str, KeyHold] = field(default_factory=dict)
-    classes: Mapping[str, ClassSample] = field(default_factory=dict)
+    classes: Mapping[str, FloodSample] = field(default_factory=dict)
     server: ServerReading | None = None
     missing_shards: Collection[str] = ()
     servers_away: Mapping[str, PinLaterError] = field(default_factory=dict)

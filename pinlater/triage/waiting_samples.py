@@ -16,7 +16,7 @@ from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
 from pinlater.model.statistics import HOUR, StatisticsKind, total
 from pinlater.model.workers import WorkerReport
-from pinlater.triage.readings import ClassSample, Depth, Flow, KeyHold, KeySample, ServerReading
+from pinlater.triage.readings import Depth, FloodSample, Flow, KeyHold, ServerReading
 
 MOST_SAMPLED = 5
 """Maximum number of queues to sample: the deepest ones."""
@@ -49,8 +49,8 @@ _UsualShares = Mapping[str, float]
 class WaitingSamples(NamedTuple):
     """By queue: the most frequent key and class of its waiting jobs, and the job that most holds up its key."""
 
-    keys: Mapping[str, KeySample]
-    classes: Mapping[str, ClassSample]
+    keys: Mapping[str, FloodSample]
+    classes: Mapping[str, FloodSample]
     holds: Mapping[str, KeyHold]
 
 
@@ -91,7 +91,7 @@ class WaitingSampler:
         waiting.update(by_key)
         deepest = [queue for queue, number in waiting.most_common(MOST_SAMPLED) if number >= _DEEP]
         jobs = {queue: await self._jobs(queue) for queue in deepest}
-        keys = {queue: sample for queue in deepest if (sample := _key_sample(jobs[queue], by_key.get(queue, 0)))}
+        keys = {queue: sample for queue in deepest if (sample := _key_sample(jobs[queue], waiting[queue]))}
         held_up = {queue for queue, number in by_key.items() if number}
         return WaitingSamples(
             keys, await self._class_samples(jobs, waiting, at_ms), await self._holds(held_up, workers, at_ms)
@@ -183,15 +183,15 @@ class WaitingSampler:
 
     async def _class_samples(
         self, jobs: Mapping[str, Sequence[JobInfo]], waiting: Mapping[str, int], at_ms: int
-    ) -> dict[str, ClassSample]:
+    ) -> dict[str, FloodSample]:
         """Return the most frequent class of sampled jobs, for queues whose usual classes are known."""
         usual = await self._usual_shares([queue for queue, some in jobs.items() if some], at_ms)
-        found: dict[str, ClassSample] = {}
+        found: dict[str, FloodSample] = {}
         for queue, shares in usual.items():
             classes = Counter(await self._classes(jobs[queue]))
             if classes:
                 job, number = classes.most_common(1)[0]
-                found[queue] = ClassSample(job, number, classes.total(), waiting[queue], shares.get(job, 0.0))
+                found[queue] = FloodSample(job, number, classes.total(), waiting[queue], shares.get(job, 0.0))
         return found
 
     async def _classes(self, jobs: Sequence[JobInfo]) -> list[str]:
@@ -237,7 +237,7 @@ def _grown(settings: Collection[str], recent: Mapping[str, Flow]) -> list[str]:
     return [queue for queue, number in grown.most_common(MOST_SAMPLED) if number >= _DEEP]
 
 
-def _key_sample(jobs: Sequence[JobInfo], waiting: int) -> KeySample | None:
+def _key_sample(jobs: Sequence[JobInfo], waiting: int) -> FloodSample | None:
     """Return the most frequent key of some pending jobs; None if they have none."""
     keys = Counter(info.key.text for info in jobs if info.key is not None)
-    return KeySample(*keys.most_common(1)[0], len(jobs), waiting) if keys else None
+    return FloodSample(*keys.most_common(1)[0], len(jobs), waiting) if keys else None

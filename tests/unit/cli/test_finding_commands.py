@@ -13,7 +13,7 @@ from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
 from pinlater.model.workers import UnknownJobs
 from pinlater.triage.findings import Kind
-from pinlater.triage.readings import ClassSample, Flow, KeyHold, KeySample, ServerReading, ShardReading, StoreCalls
+from pinlater.triage.readings import FloodSample, Flow, KeyHold, ServerReading, ShardReading, StoreCalls
 from pinlater.triage.rules import RULES
 from tests.unit.triage.readings import NOW_MS, THRESHOLDS, process, readings, worker
 
@@ -40,9 +40,9 @@ EVERYTHING = readings(
         worker(host="c", sent_ms=NOW_MS + 60_000, unfitting=[UnknownJobs("served", "Order", 3, NOW_MS, 1)]),
         worker(host="d", cannot_start=True, queueless=[UnknownJobs("served", "Follows", 3, NOW_MS)]),
     ],
-    keys={"served": KeySample("a", 200, 200, 5000)},
+    keys={"served": FloodSample("a", 200, 200, 5000)},
     holds={"served": KeyHold("served:s1:p1:7", "a", 1, 3)},
-    classes={"served": ClassSample("Mail", 200, 200, 5000, 0.1)},
+    classes={"served": FloodSample("Mail", 200, 200, 5000, 0.1)},
     periodic=[periodic("Late", 600, 0), periodic("Failed", 0, 2)],
     groups=[group("served", "crash #: x", given_up=1), group("email", "OSError", retrying=50)],
     recent={"bad": Flow(300.0, failed=50, given_up=50)},

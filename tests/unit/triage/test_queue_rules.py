@@ -5,7 +5,7 @@ import pytest
 from pinlater.model.queues import QueueSettings
 from pinlater.model.workers import QueueLoad
 from pinlater.triage.queue_rules import backlog, class_flood, key_flood, key_held, no_worker, paused, pool_gone
-from pinlater.triage.readings import ClassSample, Depth, Flow, KeyHold, KeySample
+from pinlater.triage.readings import Depth, FloodSample, Flow, KeyHold
 from tests.unit.triage.readings import NOW_MS, found, kinds, process, readings, worker
 
 PAUSED = {"email": QueueSettings(is_paused=True)}
@@ -132,14 +132,14 @@ def test_a_limit_holds_a_queue_back():
 
 
 def test_one_key_has_most_of_the_waiting_jobs():
-    looked_at = readings(keys={"email": KeySample("tenant-7", 190, 200, 5000)})
+    looked_at = readings(keys={"email": FloodSample("tenant-7", 190, 200, 5000)})
     [finding] = found(key_flood, looked_at)
     assert "190 of 200" in finding.sentence
     assert "tenant-7" in finding.sentence
     assert finding.numbers == {"jobs": 5000, "share": 0.95}
 
 
-@pytest.mark.parametrize("sample", [KeySample("a", 50, 200, 5000), KeySample("a", 20, 20, 20)])
+@pytest.mark.parametrize("sample", [FloodSample("a", 50, 200, 5000), FloodSample("a", 20, 20, 20)])
 def test_keys_that_share_a_queue_are_no_flood(sample):
     assert found(key_flood, readings(keys={"email": sample})) == []
 
@@ -153,7 +153,7 @@ def test_the_connection_of_the_only_worker_has_ended():
 
 
 def test_one_class_crowds_out_the_others():
-    looked_at = readings(classes={"email": ClassSample("Report", 190, 200, 5000, 0.2)})
+    looked_at = readings(classes={"email": FloodSample("Report", 190, 200, 5000, 0.2)})
     [finding] = found(class_flood, looked_at)
     assert (finding.kind, finding.queue, finding.job) == ("class_flood", "email", "Report")
     assert "190 of 200 waiting jobs that were looked at in queue email are of class Report" in finding.sentence
@@ -162,7 +162,7 @@ def test_one_class_crowds_out_the_others():
 
 @pytest.mark.parametrize(
     "sample",
-    [ClassSample("a", 90, 200, 5000, 0.1), ClassSample("a", 20, 20, 20), ClassSample("a", 190, 200, 5000, 0.8)],
+    [FloodSample("a", 90, 200, 5000, 0.1), FloodSample("a", 20, 20, 20), FloodSample("a", 190, 200, 5000, 0.8)],
     ids=["others wait, too", "few wait", "it is as usual"],
 )
 def test_classes_that_share_a_queue_are_no_flood(sample):
@@ -170,13 +170,13 @@ def test_classes_that_share_a_queue_are_no_flood(sample):
 
 
 def test_a_key_explains_a_class():
-    keys, classes = {"email": KeySample("a", 200, 200, 500)}, {"email": ClassSample("b", 200, 200, 500)}
+    keys, classes = {"email": FloodSample("a", 200, 200, 500)}, {"email": FloodSample("b", 200, 200, 500)}
     assert kinds(readings(keys=keys, classes=classes)) == ["key_flood"]
 
 
 def test_a_flood_explains_a_backlog():
     looked_at = readings(
-        waits={"email": 7000}, workers=[worker(process())], keys={"email": KeySample("a", 200, 200, 5000)}
+        waits={"email": 7000}, workers=[worker(process())], keys={"email": FloodSample("a", 200, 200, 5000)}
     )
     assert kinds(looked_at) == ["key_flood"]
 
