@@ -57,24 +57,20 @@ class ServerSample(NamedTuple):
 
 def server_reading(first: ServerSample | None, last: ServerSample) -> ServerReading:
     """Return the activity between two samples and the state at the last; only the state if ``first`` is None."""
-    if first is None:
-        return ServerReading(
-            last.shards,
-            waiting_for_key=last.waiting_for_key,
-            thresholds=last.thresholds,
-            problem=last.problem,
-            certificate_ends=last.certificate_ends,
-        )
-    return ServerReading(
+    state = ServerReading(
         last.shards,
-        _store_calls(first.store, last.store),
-        _store_calls(first.shard_times, last.shard_times),
-        max(last.failed_commits - first.failed_commits, 0),
-        max(last.refused_calls - first.refused_calls, 0),
-        last.waiting_for_key,
-        last.thresholds,
-        last.problem,
-        last.certificate_ends,
+        waiting_for_key=last.waiting_for_key,
+        thresholds=last.thresholds,
+        problem=last.problem,
+        certificate_ends=last.certificate_ends,
+    )
+    if first is None:
+        return state
+    return state._replace(
+        store_calls=_store_calls(first.store, last.store),
+        shard_calls=_store_calls(first.shard_times, last.shard_times),
+        failed_commits=max(last.failed_commits - first.failed_commits, 0),
+        refused_calls=max(last.refused_calls - first.refused_calls, 0),
     )
 
 
