@@ -15,20 +15,11 @@ def unknown_classes(reports: Iterable[WorkerReport], queue: str | None = None) -
         reports: worker reports.
         queue: queue of the jobs; None for all.
     """
-    return _by_class(jobs for report in reports for jobs in report.unknown if queue in {None, jobs.queue})
+    return by_class(jobs for report in reports for jobs in report.unknown if queue in {None, jobs.queue})
 
 
-def unfitting_classes(reports: Iterable[WorkerReport]) -> list[UnknownJobs]:
-    """Return each class with jobs whose steps do not fit the code once, like ``unknown_classes``."""
-    return _by_class(jobs for report in reports for jobs in report.unfitting)
-
-
-def queueless_classes(reports: Iterable[WorkerReport]) -> list[UnknownJobs]:
-    """Return each class with jobs that wait for a queue that does not exist once, like ``unknown_classes``."""
-    return _by_class(jobs for report in reports for jobs in report.queueless)
-
-
-def _by_class(returned: Iterable[UnknownJobs]) -> list[UnknownJobs]:
+def by_class(returned: Iterable[UnknownJobs]) -> list[UnknownJobs]:
+    """Return each class once, with the returns of all workers added up, sorted by queue and name."""
     found: dict[tuple[str, str], UnknownJobs] = {}
     for jobs in returned:
         known = found.get(jobs[:2], UnknownJobs(*jobs[:2], 0, 0, jobs.first_ms))

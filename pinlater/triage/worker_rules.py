@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pinlater.client.unknown_classes import (
-    deployment_for,
-    jobs_of_class,
-    queueless_classes,
-    unfitting_classes,
-    unknown_classes,
-)
+from pinlater.client.unknown_classes import by_class, deployment_for, jobs_of_class, unknown_classes
 from pinlater.model.class_name import NO_CLASS
 from pinlater.model.plural import plural
 from pinlater.model.silence import silent_since_ms
@@ -52,7 +46,7 @@ def unknown_class(readings: Readings, _: Thresholds) -> Iterator[Finding]:
 
 def unfitting_steps(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
     """Find job classes whose jobs have long been waiting for code that fits their steps."""
-    for waiting in unfitting_classes(readings.reports):
+    for waiting in by_class(jobs for report in readings.reports for jobs in report.unfitting):
         since_ms = waiting.first_ms or waiting.last_ms or readings.at_ms
         seconds = ((waiting.last_ms or since_ms) - since_ms) / 1000
         if waiting.queue not in readings.settings or seconds < thresholds.unfitting_seconds:
@@ -79,7 +73,7 @@ def unfitting_steps(readings: Readings, thresholds: Thresholds) -> Iterator[Find
 
 def missing_queue(readings: Readings, _: Thresholds) -> Iterator[Finding]:
     """Find job classes whose jobs wait since they enqueue others in a queue that does not exist."""
-    for waiting in queueless_classes(readings.reports):
+    for waiting in by_class(jobs for report in readings.reports for jobs in report.queueless):
         if waiting.queue not in readings.settings:
             continue
         what = jobs_of_class(shortened(waiting.name, 80))

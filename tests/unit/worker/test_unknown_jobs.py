@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinlater.client.unknown_classes import unfitting_classes, unknown_classes
+from pinlater.client.unknown_classes import by_class, unknown_classes
 from pinlater.errors import BodyInvalid, EnqueueRejected
 from pinlater.model.body_metadata import read_unreadable_mark
 from pinlater.model.workers import UnknownJobs as Told
@@ -246,6 +246,7 @@ def test_the_reports_of_all_workers_are_put_together():
         WorkerReport("c", "web3", unfitting=[Told("mail", "Order", 1, 10, 5)]),
         WorkerReport("d", "web4", unfitting=[Told("mail", "Order", 2, 20, 4), Told("mail", "Old", 1, 30)]),
     ]
-    assert unfitting_classes(reports) == [Told("mail", "Old", 1, 30), Told("mail", "Order", 3, 20, 4)]
+    unfitting = by_class(jobs for report in reports for jobs in report.unfitting)
+    assert unfitting == [Told("mail", "Old", 1, 30), Told("mail", "Order", 3, 20, 4)]
     assert unknown_classes(reports) == [Told("ads", "Newer", 1, 5), Told("mail", "New", 5, 2000)]
     assert unknown_classes(reports, "ads") == [Told("ads", "Newer", 1, 5)]
