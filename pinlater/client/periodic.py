@@ -131,16 +131,6 @@ def _parts(queue: str, *, has_due: bool) -> Iterator[Part]:
         yield Part(queue, JobState.PENDING)
 
 
-def pause(calls: Calls, job: PeriodicJob) -> Call[int]:
-    """Return the call that pauses a periodic job unless it runs, and returns how many it has paused."""
-    return calls.schedule(job.queue, [job.info.descriptor], PAUSED_UNTIL_MS)
-
-
-def resume(calls: Calls, job: PeriodicJob) -> Call[int]:
-    """Return the call that makes a paused job due at the tick before which it was paused; at once if that is past."""
-    return calls.schedule(job.queue, [job.info.descriptor], job.due_ms)
-
-
 def _is_periodic(info: JobInfo) -> bool:
     return info.unique is not None and _PERIODIC_KEY.match(info.unique) is not None
 

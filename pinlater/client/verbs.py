@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pinlater.client.fair_scan import FairScan, Part, fair_scan
 from pinlater.client.moving import Move
-from pinlater.client.periodic import PeriodicJob, PeriodicJobs, find_periodic, pause, resume
+from pinlater.client.periodic import PAUSED_UNTIL_MS, PeriodicJob, PeriodicJobs, find_periodic
 from pinlater.client.plans import run_plan
 from pinlater.client.service_calls import ServiceCalls
 from pinlater.model.jobs import JobInfo
@@ -75,7 +75,7 @@ class Verbs(ServiceCalls):
         Raises:
             ProtocolError: the server is of an older version.
         """
-        return self._execute(pause(self._calls, job)) > 0
+        return self.schedule(job.queue, [job.info.descriptor], PAUSED_UNTIL_MS) > 0
 
     def resume_periodic(self, job: PeriodicJob) -> bool:
         """Let a paused periodic job run again; return False if it was not paused.
@@ -85,7 +85,7 @@ class Verbs(ServiceCalls):
         Raises:
             ProtocolError: the server is of an older version.
         """
-        return job.is_paused and self._execute(resume(self._calls, job)) > 0
+        return job.is_paused and self.schedule(job.queue, [job.info.descriptor], job.due_ms) > 0
 
     def move_these(self, move: Move, descriptors: Sequence[str]) -> int:
         """Move the given jobs in this order, as ``move`` says; return how many were moved. ``move`` counts them, too.
