@@ -45,7 +45,8 @@ def methods(source: str) -> Iterator[tuple[str, ...]]:
     for name, (takes, returns) in types.items():
         row = OPERATIONS[name]
         has_key, is_addition = "yes" if row.has_key else "", "" if row.is_original else "yes"
-        yield code(name), prose(row.summary), ", ".join(map(code, takes)), code(returns), has_key, is_addition
+        what = (row.build.__doc__ or "").partition("\n")[0]
+        yield code(name), prose(what), ", ".join(map(code, takes)), code(returns), has_key, is_addition
 
 
 def additions(body: str) -> Iterator[tuple[str, str, str, str]]:

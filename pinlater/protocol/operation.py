@@ -69,7 +69,6 @@ class Operation(Generic[C, P, T]):
         may_wait: whether the server may park it.
         takes_request: whether it takes a struct named ``request`` instead of plain values.
         is_original: whether servers of the original know it.
-        summary: what it does, in one sentence.
     """
 
     method: str
@@ -80,7 +79,6 @@ class Operation(Generic[C, P, T]):
     may_wait: bool
     takes_request: bool
     is_original: bool
-    summary: str
 
     @overload
     def __get__(self, calls: None, owner: type[C]) -> Self: ...
@@ -114,12 +112,11 @@ def operation(
     may_wait: bool = False,
     is_original: bool = True,
 ) -> Callable[[Callable[Concatenate[C, P], Arguments]], Operation[C, P, T]]:
-    """Turn a function that builds arguments into an operation; the first line of its docstring is the summary."""
+    """Turn a function that builds arguments into an operation."""
 
     def wrap(build: Callable[Concatenate[C, P], Arguments]) -> Operation[C, P, T]:
-        summary = (build.__doc__ or "").partition("\n")[0]
         takes_request = any(field[1] == "request" for field in arguments_of(method).thrift_spec.values())
-        row = Operation(method, build, read, repeatable, has_key, may_wait, takes_request, is_original, summary)
+        row = Operation(method, build, read, repeatable, has_key, may_wait, takes_request, is_original)
         OPERATIONS[method] = row
         return row
 
