@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from pinlater.errors import ProtocolError
@@ -38,9 +38,9 @@ def now_ms_at(client: ServiceCalls) -> int:
         return _local_ms()
 
 
-async def now_ms_of(client: AsyncServiceCalls, clock_ms: Callable[[], int] = _local_ms) -> int:
-    """Return the store's time as ``now_ms`` does; ``clock_ms`` tells it for an earlier server."""
+async def now_ms_of(client: AsyncServiceCalls) -> int:
+    """Return the store's time as ``now_ms`` does."""
     try:
         return (await client.cancelled_jobs(NO_CANCELLATION_MS)).asked_ms
     except ProtocolError:
-        return clock_ms()
+        return _local_ms()

@@ -52,7 +52,6 @@ class Collector:
         periodic: returns the periodic jobs of some queues; None to ask the server each time.
         groups: returns the failure groups of some queues, or of all, the largest first; None likewise.
         workers: returns the worker reports; None likewise.
-        clock_ms: returns the current time in epoch milliseconds, for servers of earlier versions, which do not tell it.
     """
 
     def __init__(
@@ -62,13 +61,11 @@ class Collector:
         periodic: Callable[[Collection[str]], Awaitable[PeriodicJobs]] | None = None,
         groups: Callable[[Collection[str]], Awaitable[list[FailureGroup]]] | None = None,
         workers: Callable[[], Awaitable[list[WorkerReport]]] | None = None,
-        clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
         self._client = client
         self._periodic = periodic or client.periodic_jobs
         self._groups = groups or self._largest_groups
         self._workers = workers or client.workers
-        self._clock_ms = clock_ms
         self._sampler = WaitingSampler(client)
         self._before: tuple[tuple[str, ...], float, dict[str, Flow]] | None = None  # queues, good until, flows
 
@@ -90,7 +87,7 @@ class Collector:
         settings = everything if not queues else {name: everything[name] for name in queues if name in everything}
         oldest = await self._client.oldest_due(queues)
         workers = await _told(self._workers(), None, "workers", not_told)
-        at_ms = await now_ms_of(self._client, self._clock_ms)  # by which all times in the readings are
+        at_ms = await now_ms_of(self._client)  # by which all times in the readings are
         waiting = sorted((name for name in oldest if name in settings), key=lambda name: oldest[name])
         waiting = [
             name for name in waiting if settings[name].is_paused or at_ms - oldest[name] >= 1000 * _WAITS_SECONDS

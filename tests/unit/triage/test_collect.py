@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from pinlater.client import store_time
 from pinlater.client.periodic import PeriodicJobs
 from pinlater.errors import ProtocolError, QueueNotFound
 from pinlater.model.jobs import JobInfo, Page
@@ -17,7 +18,7 @@ from pinlater.model.statistics import Spread, Statistics, StatisticsKind, bucket
 from pinlater.model.workers import RunningJob, WorkerProcess, WorkerReport
 from pinlater.triage import collect
 from pinlater.triage.collect import MOST_COUNTED, Collector
-from pinlater.triage.readings import ClassSample, Depth, Flow, KeyHold, KeySample, ServerReading
+from pinlater.triage.readings import Depth, FloodSample, Flow, KeyHold, ServerReading
 from pinlater.triage.waiting_samples import FEW_QUEUES, MOST_SAMPLED
 from tests.unit.triage.readings import NOW_MS
 
@@ -97,7 +98,7 @@ class FakeVerbs:
 
 
 def collected(client, queues=(), server=None):
-    return asyncio.run(Collector(client, clock_ms=lambda: NOW_MS).collect(queues, server))
+    return asyncio.run(Collector(client).collect(queues, server))
 
 
 class SlowVerbs(FakeVerbs):
@@ -203,7 +204,7 @@ def test_how_long_such_a_job_usually_runs_is_asked_once(runs, usual):
     ]
 
     async def twice():
-        collector = Collector(client, clock_ms=lambda: NOW_MS)
+        collector = Collector(client)
         return [(await collector.collect()).holds["email"].usual_seconds for _ in range(2)]
 
     assert asyncio.run(twice()) == [usual, usual]
@@ -225,17 +226,17 @@ def test_a_job_that_runs_longer_than_usual_goes_before_one_that_runs_longer_but_
 
 def test_keys_are_counted_where_that_is_cheap_or_known():
     few = FakeVerbs(["email"], due=0, waiting_for_key=5000, keys=("a", "a", "a", "b"))
-    sample = KeySample("a", 300, 400, 5000)
+    sample = FloodSample("a", 300, 400, 5000)
     assert collected(few).keys == {"email": sample}
     many = FakeVerbs([f"q{number}" for number in range(FEW_QUEUES + 1)], due=0, waiting_for_key=5000)
     assert collected(many).keys == {}
     told = ServerReading(waiting_for_key={"q1": 700, "deleted": 9000})
-    assert collected(many, server=told).keys == {"q1": KeySample("a", 400, 400, 700)}
+    assert collected(many, server=told).keys == {"q1": FloodSample("a", 400, 400, 700)}
 
 
 def test_keys_are_counted_at_once_although_the_metrics_do_not_tell_yet():
     few = FakeVerbs(["email"], due=0, waiting_for_key=300)
-    assert collected(few, server=ServerReading()).keys == {"email": KeySample("a", 400, 400, 300)}
+    assert collected(few, server=ServerReading()).keys == {"email": FloodSample("a", 400, 400, 300)}
 
 
 def test_of_many_queues_those_are_counted_to_which_many_jobs_came():
@@ -256,10 +257,10 @@ def test_the_classes_of_waiting_jobs_are_compared_with_the_usual_ones():
     ]
 
     async def twice():
-        collector = Collector(client, clock_ms=lambda: NOW_MS)
+        collector = Collector(client)
         return [(await collector.collect()).classes for _ in range(2)]
 
-    assert asyncio.run(twice()) == [{"email": ClassSample("Mail", 400, 400, 200, 0.25)}] * 2, "of full hours"
+    assert asyncio.run(twice()) == [{"email": FloodSample("Mail", 400, 400, 200, 0.25)}] * 2, "of full hours"
     assert client.asked["statistics CLASS 3600"] == 1
 
 
@@ -315,9 +316,10 @@ def test_minutes_that_are_not_in_the_cached_hours_are_not_taken_off_them():
     assert readings.before == before == {"email": Flow(4 * 3600, 100, 100, 90, 10, 0)}
 
 
-def test_the_clock_of_the_store_counts_and_not_that_of_this_machine():
+def test_the_clock_of_the_store_counts_and_not_that_of_this_machine(monkeypatch):
+    monkeypatch.setattr(store_time, "time", SimpleNamespace(time=lambda: NOW_MS / 1000 + 300))
     client = FakeVerbs(["email"])
-    collector = Collector(client, clock_ms=lambda: NOW_MS + 300_000)
+    collector = Collector(client)
     assert asyncio.run(collector.collect()).at_ms == NOW_MS
     client.is_old = True
     assert asyncio.run(collector.collect()).at_ms == NOW_MS + 300_000
@@ -327,7 +329,7 @@ def test_hours_are_not_asked_for_each_time():
     client = FakeVerbs(["email"])
 
     async def main():
-        collector = Collector(client, clock_ms=lambda: NOW_MS)
+        collector = Collector(client)
         for queues in ((), (), ["email"]):
             await collector.collect(queues)
 
