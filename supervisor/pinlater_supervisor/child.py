@@ -53,8 +53,7 @@ class Child:
         self._page = page
         self._master_wakeup = master_wakeup
         self._status_sent_at = 0.0
-        self._drain_hook: Hook | None = None
-        self._stop_now_hook: Hook | None = None
+        self._stage_hooks: dict[int, Hook] = {}
         self._reopen_hook: Hook | None = None
 
     @property
@@ -112,15 +111,13 @@ class Child:
         It runs as a signal handler, between any two instructions, so let it only set a flag or wake a loop.
         Its exceptions are raised in the code that was interrupted.
         """
-        self._drain_hook = hook
-        if self.draining:
-            self._fire_drain()
+        self._stage_hooks[DRAINING] = hook
+        self._call_stage_hooks()
 
     def on_stop_now(self, hook: Hook) -> None:
         """Like `on_drain`, for the second stage."""
-        self._stop_now_hook = hook
-        if self.stopping_now:
-            self._fire_stop_now()
+        self._stage_hooks[STOPPING_NOW] = hook
+        self._call_stage_hooks()
 
     def on_reopen(self, hook: Hook) -> None:
         """Call `hook` like a signal handler when log files should be reopened (SIGUSR1)."""
@@ -157,17 +154,10 @@ class Child:
         self.title("")
 
     def heard_term(self, _number: int, _frame: FrameType | None) -> None:
-        self._page.raise_stage(DRAINING)
-        self._page.record_answer(DRAINING)
-        signals.wake(self._wakeup_writer)
-        self._fire_drain()
+        self._reach(DRAINING)
 
     def heard_quit(self, _number: int, _frame: FrameType | None) -> None:
-        self._page.raise_stage(STOPPING_NOW)
-        self._page.record_answer(STOPPING_NOW)
-        signals.wake(self._wakeup_writer)
-        self._fire_drain()
-        self._fire_stop_now()
+        self._reach(STOPPING_NOW)
 
     def heard_reopen(self, _number: int, _frame: FrameType | None) -> None:
         if self._reopen_hook is not None:
@@ -180,17 +170,20 @@ class Child:
 
     def forget_hooks(self) -> None:
         """Drop all hooks once `run` is over, so that none interrupts the exit."""
-        self._drain_hook = self._stop_now_hook = self._reopen_hook = None
+        self._stage_hooks.clear()
+        self._reopen_hook = None
 
-    def _fire_drain(self) -> None:
-        hook, self._drain_hook = self._drain_hook, None
-        if hook is not None:
-            hook()
+    def _reach(self, stage: int) -> None:
+        self._page.raise_stage(stage)
+        self._page.record_answer(stage)
+        signals.wake(self._wakeup_writer)
+        self._call_stage_hooks()
 
-    def _fire_stop_now(self) -> None:
-        hook, self._stop_now_hook = self._stop_now_hook, None
-        if hook is not None:
-            hook()
+    def _call_stage_hooks(self) -> None:
+        """Call the hooks of the stages that are reached, each once."""
+        for stage in range(DRAINING, self._page.stage + 1):
+            if hook := self._stage_hooks.pop(stage, None):
+                hook()
 
 
 def set_title(title: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from itertools import count
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pinlater_supervisor.backoff import CrashBackoff
@@ -81,8 +82,8 @@ class PoolState:
 
         Those that are not ready come first (they may never be), then the oldest.
         """
-        current = sorted(self._current(), key=_is_ready)
-        outdated = sorted(self._outdated(), key=_is_ready)
+        current = sorted(self._current(), key=attrgetter("is_ready"))
+        outdated = sorted(self._outdated(), key=attrgetter("is_ready"))
         ready = sum(process.is_ready for process in current)
         keep = max(0, self.wanted - ready) if self.pool.overlap else 0
         return outdated[: max(0, len(outdated) - keep)] + current[: max(0, len(current) - self.wanted)]
@@ -127,7 +128,3 @@ class PoolState:
 
     def _outdated(self) -> list[ChildProcess]:
         return [p for p in self.children.values() if not p.is_stopping and p.generation < self.generation]
-
-
-def _is_ready(process: ChildProcess) -> bool:
-    return process.is_ready

@@ -24,6 +24,7 @@ from pinlater_supervisor.exits import (
 )
 from pinlater_supervisor.health import add_health
 from pinlater_supervisor.memory import OomCounter
+from pinlater_supervisor.notify import Notifier
 from pinlater_supervisor.pool_state import PoolState
 from pinlater_supervisor.readiness import Readiness
 from pinlater_supervisor.reaper import reap
@@ -149,17 +150,18 @@ class Supervisor:
         # Children that the program had before are left alone.
         self._foreign_children = descendants.children()
         linux.adopt_orphans(True)
-        self._readiness = Readiness(self._states)
+        self._notifier = Notifier()
+        self._readiness = Readiness(self._states, self._notifier)
         self._oom = OomCounter()
         self._signal_actions: dict[int, Callable[[], None]] = {
             SIGTERM: self._stop,
             SIGINT: self._stop_quickly,
             SIGQUIT: self._stop_quickly,
             SIGHUP: self._reload,
-            SIGTTIN: self._grow,
-            SIGTTOU: self._shrink,
+            SIGTTIN: lambda: self._resize(+1),
+            SIGTTOU: lambda: self._resize(-1),
             SIGUSR1: self._reopen,
-            SIGUSR2: self._dump,
+            SIGUSR2: lambda: self._dumps.request(self._processes()),
             SIGCHLD: lambda: None,
         }
 
@@ -177,7 +179,7 @@ class Supervisor:
         self._selector.close()
         if self._listener is not None:
             self._listener.close()
-        self._readiness.close()
+        self._notifier.close()
         os.close(self._wakeup)
 
     def _run_once(self, now: float) -> float:
@@ -199,8 +201,8 @@ class Supervisor:
         if self._drain is None:
             self._readiness.update()
         else:
-            self._readiness.update_stopping()
-        return min(self._readiness.beat(now), *due, inf)
+            self._notifier.status(f"stopping, {len(processes)} children left")
+        return min(self._notifier.beat(now), *due, inf)
 
     def _sleep_until(self, due: float) -> None:
         timeout = None if due == inf else min(max(0.0, due - monotonic()), LONGEST_SLEEP_SECONDS)
@@ -342,7 +344,7 @@ class Supervisor:
             seconds=self.drain_seconds,
             quick_seconds=self.quick_seconds,
         )
-        self._readiness.stopping(self.drain_seconds + NOTIFY_MARGIN_SECONDS)
+        self._notifier.stopping(self.drain_seconds + NOTIFY_MARGIN_SECONDS)
 
     def _reload(self) -> None:
         if self._drain is not None:
@@ -353,12 +355,6 @@ class Supervisor:
             self._call(self.on_reload)
         for state in self._states:
             state.start_generation()
-
-    def _grow(self) -> None:
-        self._resize(+1)
-
-    def _shrink(self) -> None:
-        self._resize(-1)
 
     def _resize(self, step: int) -> None:
         state = self._states[0]
@@ -374,9 +370,6 @@ class Supervisor:
             self._call(self.on_reopen)
         for process in self._processes():
             process.signal(SIGUSR1)
-
-    def _dump(self) -> None:
-        self._dumps.request(self._processes())
 
     def _call(self, hook: Callable[..., object], *arguments: object) -> None:
         """Call a hook; log its exception, which must not affect the children."""
