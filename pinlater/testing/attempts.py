@@ -54,10 +54,10 @@ class ServerCalls(Protocol):
     def is_cancelled(self, claimed: ClaimedJob) -> bool:
         """Return whether a running job was cancelled."""
 
-    def enqueue(self, queue: str, jobs: list[PinLaterJob], key: bytes) -> list[str]:
+    def enqueue_once(self, queue: str, jobs: list[PinLaterJob], key: bytes) -> list[str]:
         """Enqueue jobs, once for each key; return their descriptors."""
 
-    def read(self, descriptor: str, name: str, after: int, limit: int) -> list[ReceivedMessage]:
+    def read_messages(self, descriptor: str, name: str, *, after: int, limit: int) -> list[ReceivedMessage]:
         """Return messages of a job."""
 
 
@@ -301,12 +301,12 @@ class _DirectSaver(Saver):
     save_briefly = save
 
     def enqueue(self, follow_ups: FollowUps) -> list[str]:
-        return self._direct.enqueue(follow_ups.queue, follow_ups.jobs, follow_ups.key)
+        return self._direct.enqueue_once(follow_ups.queue, follow_ups.jobs, follow_ups.key)
 
     def read_messages(self, descriptor: str, name: str, after: int, limit: int) -> list[ReceivedMessage]:
-        return self._direct.read(descriptor, name, after, limit)
+        return self._direct.read_messages(descriptor, name, after=after, limit=limit)
 
     def ask_messages(
         self, descriptor: str, name: str, after: int, limit: int
     ) -> Callable[[], Sequence[ReceivedMessage]]:
-        return partial(self._direct.read, descriptor, name, after, limit)
+        return partial(self.read_messages, descriptor, name, after, limit)

@@ -20,7 +20,7 @@ from pinlater.model.attempts import ClaimedJob
 from pinlater.model.body_metadata import OPEN_SAGA
 from pinlater.model.class_name import name_in
 from pinlater.model.jobs import NewJob
-from pinlater.model.messages import Message, MessageKind, ReceivedMessage
+from pinlater.model.messages import Message, MessageKind
 from pinlater.model.state import JobState
 from pinlater.model.status import CANCELLED_WITH_PARENT
 from pinlater.protocol.conversion.jobs import enqueue_reply, info_struct
@@ -359,6 +359,7 @@ class _InlineCalls:
 
     def __init__(self, client: InlineClient) -> None:
         self._client = client
+        self.read_messages = client.read_messages
 
     def save(self, claimed: ClaimedJob, body: bytes, attempts: int | None) -> None:
         self._client._save(claimed, body, attempts)  # noqa: SLF001 - they are a pair
@@ -367,8 +368,5 @@ class _InlineCalls:
         job = self._client._jobs.get(claimed.descriptor)  # noqa: SLF001 - likewise
         return job is not None and job.is_cancelled
 
-    def enqueue(self, queue: str, jobs: list[PinLaterJob], key: bytes) -> list[str]:
+    def enqueue_once(self, queue: str, jobs: list[PinLaterJob], key: bytes) -> list[str]:
         return self._client._enqueue_once(queue, jobs, key)  # noqa: SLF001 - likewise
-
-    def read(self, descriptor: str, name: str, after: int, limit: int) -> list[ReceivedMessage]:
-        return self._client.read_messages(descriptor, name, after=after, limit=limit)

@@ -15,7 +15,6 @@ from pinlater.jobs.job import Job, check_class
 from pinlater.model.attempts import Ack, Checkpoint, ClaimedJob
 from pinlater.model.class_name import name_in
 from pinlater.model.descriptor import queue_of
-from pinlater.model.messages import ReceivedMessage
 from pinlater.protocol.internal_calls import with_stale_claims
 from pinlater.protocol.messages import PinLaterJob
 from pinlater.server.config.settings import Settings
@@ -54,7 +53,6 @@ class LocalServer:
 
     def __init__(self, folder: str | Path) -> None:
         self._clock = MovableClock()
-        self._stack = contextlib.ExitStack()
         with contextlib.ExitStack() as stack:
             self._loop = stack.enter_context(LoopThread("pinlater-server"))
             settings = Settings(data_dir=Path(folder), sqlite_synchronous="NORMAL", thrift_port=0)
@@ -125,7 +123,7 @@ class LocalServer:
             raise ValueError("run_worker() takes the classes of the jobs to run: run_worker(SendReminder)")
         client = self.client(*kinds)
         outcomes: list[Outcome] = []
-        with Attempts(kinds, _ClientCalls(client), now=self._clock.now_seconds) as attempts:
+        with Attempts(kinds, client, now=self._clock.now_seconds) as attempts:
             first, *others = queues or attempts.codec.queues
             client.enqueue_periodic(FirstPeriodicJobs(attempts.codec.kinds, (first, *others)))
             while claimed := client.dequeue_jobs(first, 1, other_queues=others):
@@ -138,7 +136,7 @@ class LocalServer:
 
 
 class _ClientInTime(Client):
-    """A client whose delays follow the movable clock of the server."""
+    """A client whose delays follow the movable clock of the server; it makes the calls of running jobs, too."""
 
     def __init__(self, address: str, clock: MovableClock) -> None:
         super().__init__(address, tls=TlsFiles())
@@ -151,40 +149,20 @@ class _ClientInTime(Client):
         """Enqueue follow-up jobs, once for each key."""
         return self._execute(self._calls.enqueue_once(queue, jobs, key, is_repeat=False, keep_result_ms=KEPT_MS))
 
-    def save(self, queue: str, checkpoint: Checkpoint) -> None:
-        """Save the progress of a job.
+    def save(self, claimed: ClaimedJob, body: bytes, attempts: int | None) -> None:
+        """Save the body of a running job; see ``ServerCalls``."""
+        saved = Checkpoint(claimed.descriptor, claimed.claim, body, attempts=attempts)
+        self._execute(with_stale_claims(self._calls.checkpoint(queue_of(claimed.descriptor), [saved])))
 
-        Raises:
-            StaleClaims: the job is no longer held, or is asked to stop.
-        """
-        self._execute(with_stale_claims(self._calls.checkpoint(queue, [checkpoint])))
+    def is_cancelled(self, claimed: ClaimedJob) -> bool:
+        """Return whether a running job was cancelled."""
+        info = self.lookup([claimed.descriptor]).get(claimed.descriptor)
+        return info is not None and info.is_cancelled
 
     def enqueue_periodic(self, periodic_jobs: FirstPeriodicJobs) -> None:
         """Enqueue periodic jobs by the server's clock."""
         for queue, jobs in periodic_jobs.by_queue(self._clock.now_ms()).items():
             self._execute(self._calls.enqueue_structs(queue, jobs))
-
-
-class _ClientCalls:
-    """The ``ServerCalls`` of running jobs, made by a client."""
-
-    def __init__(self, client: _ClientInTime) -> None:
-        self._client = client
-
-    def save(self, claimed: ClaimedJob, body: bytes, attempts: int | None) -> None:
-        self._client.save(
-            queue_of(claimed.descriptor), Checkpoint(claimed.descriptor, claimed.claim, body, attempts=attempts)
-        )
-
-    def is_cancelled(self, claimed: ClaimedJob) -> bool:
-        info = self._client.lookup([claimed.descriptor]).get(claimed.descriptor)
-        return info is not None and info.is_cancelled
-
-    def enqueue(self, queue: str, jobs: list[PinLaterJob], key: bytes) -> list[str]:
-        return self._client.enqueue_once(queue, jobs, key)
-
-    def read(self, descriptor: str, name: str, after: int, limit: int) -> list[ReceivedMessage]:
-        return self._client.read_messages(descriptor, name, after=after, limit=limit)
 
 
 def _report(client: Client, job: ClaimedJob, outcome: Outcome) -> None:
