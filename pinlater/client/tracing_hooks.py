@@ -19,11 +19,7 @@ def enqueue_tracer(*, is_on: bool) -> EnqueueTracer:
         ImportError: OpenTelemetry is not installed.
     """
     if not is_on:
-        return _no_span
+        return lambda _queue: _UNTRACED
     from pinlater.tracing import SendSpan
 
     return SendSpan
-
-
-def _no_span(_queue: str | None) -> EnqueueTrace:
-    return _UNTRACED
