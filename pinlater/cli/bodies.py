@@ -13,6 +13,7 @@ from pinlater.jobs.body_codec import JobCodec, unknown_fields
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.keys import key_of_class
 from pinlater.jobs.loader import load_job_classes
+from pinlater.model.body_fields import DECODE_ERRORS
 from pinlater.model.class_name import name_in
 
 _KEY = "key_in_body"
@@ -75,7 +76,7 @@ def _fault_of(body: bytes) -> str:
     """Return what is wrong with a body that names no class."""
     try:
         msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         return f"the body is not a JSON object ({error}); write one that names its class"
     return "the body must name its class"
 

@@ -24,7 +24,7 @@ from pinlater.jobs.job import Job, RawJob, check_class, not_a_job
 from pinlater.jobs.json_forms import decoder, encode
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.result_codec import check_result
-from pinlater.model.body_fields import read_fields
+from pinlater.model.body_fields import DECODE_ERRORS, read_fields
 from pinlater.model.body_metadata import BodyMetadata, with_metadata
 from pinlater.model.class_name import name_in
 from pinlater.model.kept_mark import unmarked
@@ -193,7 +193,7 @@ class JobCodec:
             if self._decoder is not None:
                 job: Job = self._decoder.decode(body)
                 return job
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except DECODE_ERRORS as error:
             if (plain := unmarked(body)) is not None:
                 return self.decode(queue, plain)
             raise BodyInvalid(self._why(queue, body, error)) from error

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from pinlater.errors import EventInvalid, EventTimeout
 from pinlater.jobs.events import check_event, event_name
 from pinlater.jobs.json_forms import decoder
@@ -16,6 +14,7 @@ from pinlater.jobs.message_link import MessageLink
 from pinlater.jobs.name_counter import check_name
 from pinlater.jobs.settled import SettledErrors
 from pinlater.jobs.waiting import ENDLESS_MS, JobWaits
+from pinlater.model.body_fields import DECODE_ERRORS
 from pinlater.model.body_metadata import BodyMetadata
 from pinlater.model.messages import MessageWait, ReceivedMessage
 from pinlater.model.wait_records import EventRecord
@@ -117,7 +116,7 @@ class EventWaits:
 def _value(name: str, message: ReceivedMessage, kind: Any) -> Any:
     try:
         return decoder(kind).decode(message.payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise EventInvalid(
             f"event {name!r} does not fit {getattr(kind, '__name__', kind)}: {error}; deploy a type that allows it, or "
             "catch EventInvalid and wait for the next one"

@@ -17,6 +17,7 @@ from pinlater.jobs.finite import NO_JSON, NULL, encode_finite
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.json_forms import decoder
 from pinlater.jobs.result_type import has_typed_result, result_type
+from pinlater.model.body_fields import DECODE_ERRORS
 
 _T = TypeVar("_T")
 
@@ -156,7 +157,7 @@ def decode_result(kind: type[Job[Any]] | None, data: bytes | None) -> Any:
     """
     try:
         return _result_reader(kind)(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise ResultInvalid(_why_unreadable(kind, data, error)) from error
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding a body raises that is not JSON of the expected form, not UTF-8, or nested too deep."""
+
 _decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 

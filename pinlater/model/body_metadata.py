@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from pinlater.errors import BodyInvalid
-from pinlater.model.body_fields import read_fields
+from pinlater.model.body_fields import DECODE_ERRORS, read_fields
 from pinlater.model.kept_mark import with_mark
 from pinlater.model.messages import MAX_DROPPED
 from pinlater.model.policy import POLICY_FIELD, Policy
@@ -18,6 +18,8 @@ from pinlater.model.wait_records import CallRecord, EventRecord
 
 _PREFIX = "$"
 _UNDOES = f"{_PREFIX}undoes"
+_NAMES = {"recurrence": "again", "run_id": "run"}
+"""Fields of the metadata that have other names in bodies. Bodies are stored: a field that is renamed needs a row."""
 
 METADATA_BYTE = ord(_PREFIX)
 """A body without this byte has no metadata; searching for one byte costs next to nothing."""
@@ -145,7 +147,7 @@ def is_periodic_key(unique: str | None) -> bool:
     return unique is not None and _PERIODIC_KEY.fullmatch(unique) is not None
 
 
-class BodyMetadata(msgspec.Struct, omit_defaults=True):
+class BodyMetadata(msgspec.Struct, omit_defaults=True, rename=lambda field: f"{_PREFIX}{_NAMES.get(field, field)}"):
     """Metadata in a job's body, under names that no field of a job class can have.
 
     Attributes:
@@ -177,28 +179,28 @@ class BodyMetadata(msgspec.Struct, omit_defaults=True):
         unneeded: name of messages that only earlier runs needed -> how many of them may still be stored.
     """
 
-    steps: dict[str, Any] = msgspec.field(name=f"{_PREFIX}steps", default_factory=dict)
-    progress: Progress | None = msgspec.field(name=f"{_PREFIX}progress", default=None)
-    sleeps: dict[str, int] = msgspec.field(name=f"{_PREFIX}sleeps", default_factory=dict)
-    policy: Policy | None = msgspec.field(name=POLICY_FIELD, default=None)
-    tries: dict[str, tuple[int, int]] = msgspec.field(name=f"{_PREFIX}tries", default_factory=dict)
-    enqueued: dict[str, str] = msgspec.field(name=f"{_PREFIX}enqueued", default_factory=dict)
-    recurrence: Recurrence | None = msgspec.field(name=f"{_PREFIX}again", default=None)
-    trace: Any = msgspec.field(name=f"{_PREFIX}trace", default=None)
-    previous: Any = msgspec.field(name=f"{_PREFIX}previous", default=None)
-    fingerprints: dict[str, str] = msgspec.field(name=f"{_PREFIX}fingerprints", default_factory=dict)
-    untyped: list[str] = msgspec.field(name=f"{_PREFIX}untyped", default_factory=list)
-    mismatch: MismatchMark | None = msgspec.field(name=f"{_PREFIX}mismatch", default=None)
-    run_id: str = msgspec.field(name=f"{_PREFIX}run", default="")
-    patches: dict[str, bool] = msgspec.field(name=f"{_PREFIX}patches", default_factory=dict)
-    saga: SagaMark | None = msgspec.field(name=f"{_PREFIX}saga", default=None)
-    calls: dict[str, CallRecord] = msgspec.field(name=f"{_PREFIX}calls", default_factory=dict)
-    events: dict[str, EventRecord] = msgspec.field(name=f"{_PREFIX}events", default_factory=dict)
-    published: dict[str, Any] = msgspec.field(name=f"{_PREFIX}published", default_factory=dict)
-    times: dict[str, tuple[int, int, int]] = msgspec.field(name=f"{_PREFIX}times", default_factory=dict)
-    kept: int = msgspec.field(name=f"{_PREFIX}kept", default=0)
-    prints: dict[str, str] = msgspec.field(name=f"{_PREFIX}prints", default_factory=dict)
-    unneeded: dict[str, int] = msgspec.field(name=f"{_PREFIX}unneeded", default_factory=dict)
+    steps: dict[str, Any] = {}
+    progress: Progress | None = None
+    sleeps: dict[str, int] = {}
+    policy: Policy | None = None
+    tries: dict[str, tuple[int, int]] = {}
+    enqueued: dict[str, str] = {}
+    recurrence: Recurrence | None = None
+    trace: Any = None
+    previous: Any = None
+    fingerprints: dict[str, str] = {}
+    untyped: list[str] = []
+    mismatch: MismatchMark | None = None
+    run_id: str = ""
+    patches: dict[str, bool] = {}
+    saga: SagaMark | None = None
+    calls: dict[str, CallRecord] = {}
+    events: dict[str, EventRecord] = {}
+    published: dict[str, Any] = {}
+    times: dict[str, tuple[int, int, int]] = {}
+    kept: int = 0
+    prints: dict[str, str] = {}
+    unneeded: dict[str, int] = {}
 
     @property
     def run(self) -> int:
@@ -310,7 +312,7 @@ def awaits_messages(body: bytes | None) -> bool:
 def _read_leniently(body: bytes | None) -> BodyMetadata:
     try:
         return BodyMetadata() if body is None else read_metadata(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except DECODE_ERRORS:
         return BodyMetadata()
 
 
@@ -371,7 +373,7 @@ def with_policy(body: bytes, policy: Policy) -> bytes:
     """
     try:
         return _with(body, {POLICY_FIELD: policy})
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise BodyInvalid(f"a backoff or time limit needs a body that is a JSON object: {error}") from error
 
 
@@ -379,7 +381,7 @@ def read_unreadable_mark(body: bytes) -> UnreadableMark | None:
     """Return the mark of an unreadable job; None if it has none."""
     try:
         return _mark_decoder.decode(body).mark
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except DECODE_ERRORS:
         return None
 
 
@@ -387,7 +389,7 @@ def with_unreadable_mark(body: bytes, mark: UnreadableMark) -> bytes | None:
     """Return a body in which only the mark is replaced; None if the body is not a JSON object."""
     try:
         return _with(body, {_UNREADABLE_FIELD: mark})
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except DECODE_ERRORS:
         return None
 
 

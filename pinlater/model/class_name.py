@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from pinlater.model.body_fields import DECODE_ERRORS
 from pinlater.model.kept_mark import class_in
 
 NO_CLASS = "(unreadable)"
@@ -21,5 +22,5 @@ def name_in(body: bytes) -> str | None:
     """Return the name of the class that a body is for; None if the body names none."""
     try:
         return class_in(_decoder.decode(body).job)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except DECODE_ERRORS:
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pinlater.model.body_fields import read_fields
+from pinlater.model.body_fields import DECODE_ERRORS, read_fields
 
 KEPT_MARK = "$kept"
 _MARK_END = f'{KEPT_MARK}"'.encode()
@@ -40,7 +40,7 @@ def unmarked(body: bytes) -> bytes | None:
         return None
     try:
         plain = with_mark(body, is_kept=False)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except DECODE_ERRORS:
         return None
     return None if _tag_of(plain) == _tag_of(body) else plain
 

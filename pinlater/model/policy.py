@@ -8,6 +8,7 @@ import msgspec
 
 from pinlater.errors import BodyInvalid
 from pinlater.model.backoff import Backoff, Constant, Exponential, Linear
+from pinlater.model.body_fields import DECODE_ERRORS
 
 LONGEST_LIMIT_SECONDS = 366 * 86400.0
 """The longest time limit that a job can have: about a year."""
@@ -101,7 +102,7 @@ def read_policy(body: bytes) -> Policy | None:
     """
     try:
         return _decoder.decode(body).policy
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise BodyInvalid(f"the body has no valid {POLICY_FIELD}: {error}") from error
 
 
