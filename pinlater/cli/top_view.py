@@ -37,37 +37,31 @@ class TopColumn(NamedTuple):
     text: Callable[[QueueSnapshot, QueueSnapshot | None], str]
 
 
-def _count(header: str, field: str) -> TopColumn:
-    def value(now: QueueSnapshot, _: QueueSnapshot | None) -> Value:
-        number: int | None = getattr(now, field)
+def _number(
+    header: str, read: Callable[[QueueSnapshot, QueueSnapshot | None], float | None], form: str = ","
+) -> TopColumn:
+    """Return the column of a number, which may be unknown."""
+
+    def value(now: QueueSnapshot, before: QueueSnapshot | None) -> Value:
+        number = read(now, before)
         return -1 if number is None else number
 
-    def text(now: QueueSnapshot, _: QueueSnapshot | None) -> str:
-        number: int | None = getattr(now, field)
-        return "-" if number is None else f"{number:,}"
+    def text(now: QueueSnapshot, before: QueueSnapshot | None) -> str:
+        number = read(now, before)
+        return "-" if number is None else format(number, form)
 
     return TopColumn(header, value, text)
 
 
-def _ended(now: QueueSnapshot, before: QueueSnapshot | None) -> float:
-    ended = now.ended_since(before)
-    return -1.0 if ended is None else ended
-
-
-def _ended_text(now: QueueSnapshot, before: QueueSnapshot | None) -> str:
-    ended = now.ended_since(before)
-    return "-" if ended is None else f"{ended:,.1f}"
-
-
 COLUMNS = (
     TopColumn("QUEUE", lambda now, _: now.queue, lambda now, _: now.queue),
-    _count("DUE", "due"),
-    _count("SCHEDULED", "scheduled"),
-    _count("RETRYING", "retrying"),
-    _count("RUNNING", "running"),
-    _count("FAILED", "failed"),
-    _count("SUCCEEDED", "succeeded"),
-    TopColumn("ENDED/S", _ended, _ended_text),
+    _number("DUE", lambda now, _: now.due),
+    _number("SCHEDULED", lambda now, _: now.scheduled),
+    _number("RETRYING", lambda now, _: now.retrying),
+    _number("RUNNING", lambda now, _: now.running),
+    _number("FAILED", lambda now, _: now.failed),
+    _number("SUCCEEDED", lambda now, _: now.succeeded),
+    _number("ENDED/S", lambda now, before: now.ended_since(before), ",.1f"),
     TopColumn(
         "WAITS",
         lambda now, _: now.wait_seconds or 0.0,
