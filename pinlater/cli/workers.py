@@ -12,8 +12,8 @@ from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import duration, moment, print_json, visible
 from pinlater.cli.tables import Table
-from pinlater.errors import ProtocolError, UnknownError
-from pinlater.model.descriptor import JobDescriptor
+from pinlater.errors import ProtocolError
+from pinlater.model.descriptor import queue_of
 
 if TYPE_CHECKING:
     from pinlater.model.workers import RunningJob, WorkerProcess, WorkerReport
@@ -72,20 +72,13 @@ def _no_workers(queue: str | None, *, is_any: bool) -> str:
 def _of_queue(reports: Sequence[WorkerReport], queue: str) -> Iterator[WorkerReport]:
     """Yield the workers that serve a queue or run its jobs, with only the processes that do."""
     for report in reports:
-        processes = [process for process in report.processes if queue in process.queues or _runs(process, queue)]
+        processes = [
+            process
+            for process in report.processes
+            if queue in process.queues or any(queue_of(job.descriptor) == queue for job in process.jobs)
+        ]
         if processes:
             yield report._replace(processes=processes)
-
-
-def _runs(process: WorkerProcess, queue: str) -> bool:
-    return any(_queue_of(job) == queue for job in process.jobs)
-
-
-def _queue_of(job: RunningJob) -> str | None:
-    try:
-        return JobDescriptor.parse(job.descriptor).queue
-    except UnknownError:
-        return None
 
 
 def _rows(report: WorkerReport, now_ms: float) -> Iterator[list[str]]:
