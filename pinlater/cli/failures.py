@@ -13,7 +13,6 @@ from pinlater.client.waits import waits_text
 
 if TYPE_CHECKING:
     from pinlater.model.jobs import JobInfo
-    from pinlater.model.status import FailedAttempt
 
 _GAP = "  "
 
@@ -22,9 +21,9 @@ def print_failures(info: JobInfo) -> None:
     """Print the failed attempts of a job."""
     for failed in info.failed_attempts:
         click.echo()
-        click.echo(
-            _GAP.join([failed.title, moment(failed.at_ms), f"{visible(failed.host)} {failed.pid}", *_length(failed)])
-        )
+        place, length = f"{visible(failed.host)} {failed.pid}", failed.seconds
+        ran = [] if length is None else [f"ran {length:.2f} s"]
+        click.echo(_GAP.join([failed.title, moment(failed.at_ms), place, *ran]))
         click.echo(f"{_GAP}{visible(failed.error)}")
         for line in failed.traceback.splitlines():
             click.echo(f"{_GAP}{visible(line)}".rstrip())
@@ -38,10 +37,6 @@ def failures_json(info: JobInfo) -> list[dict[str, Any]]:
         {name: value for name, value in dataclasses.asdict(failed).items() if name != "step" or value}
         for failed in info.failed_attempts
     ]
-
-
-def _length(failed: FailedAttempt) -> list[str]:
-    return [] if failed.seconds is None else [f"ran {failed.seconds:.2f} s"]
 
 
 def status_line(info: JobInfo) -> str:

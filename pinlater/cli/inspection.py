@@ -24,7 +24,7 @@ from pinlater.cli.output import (
     print_json,
     progress_text,
     published_text,
-    shortened,
+    result_text,
     state_text,
     visible,
 )
@@ -144,7 +144,7 @@ def _fields(info: JobInfo, summary: BodySummary, *, body: bool) -> Iterable[tupl
         yield "policy", policy_text(info.policy)
     yield "status", visible(info.remark.strip() or "-")
     if info.result is not None:
-        yield "result", shortened(body_text(info.result))
+        yield "result", result_text(info.result)
     if body and info.body is not None:
         yield "body", body_text(info.body)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,10 +19,7 @@ _MAKE_TABLE = "pinlater outbox-table"
 _LINE = "%(asctime)s %(levelname)s %(process)d %(message)s"
 
 _with_table = click.option("--table", default=_TABLE, show_default=True, metavar="NAME", help="Name of the table.")
-
-
-def _with_database(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.argument("database", metavar="URL", envvar="PINLATER_OUTBOX_DATABASE")(function)
+_with_database = click.argument("database", metavar="URL", envvar="PINLATER_OUTBOX_DATABASE")
 
 
 @command(

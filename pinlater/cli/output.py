@@ -19,35 +19,27 @@ if TYPE_CHECKING:
 
 _BAR_WIDTH = 20
 _GAP = "  "
+_LONGEST_RESULT = 2000
 
 
 def visible(text: str) -> str:
     """Return text on one line, with control characters escaped."""
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text
+    )
 
 
-def _escape(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")
-
-
-_LONGEST_RESULT = 2000
-
-
-def shortened(text: str, most: int = _LONGEST_RESULT) -> str:
-    """Return text, without its end if it is long."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def result_text(result: bytes) -> str:
+    """Format the result of a job for people, without its end if it is long."""
+    text = body_text(result)
+    return text if len(text) <= _LONGEST_RESULT else f"{text[: _LONGEST_RESULT - 1]}…"
 
 
 def body_text(body: bytes | None) -> str:
     """Format a body for people: UTF-8 as text, other bytes as hexadecimal escapes."""
-    if body is None:
-        return ""
-    try:
-        return visible(body.decode("utf-8"))
-    except UnicodeDecodeError:
-        return visible(body.decode("utf-8", "backslashreplace"))
+    return visible((body or b"").decode("utf-8", "backslashreplace"))
 
 
 def bytes_json(name: str, value: bytes | None) -> dict[str, str]:
