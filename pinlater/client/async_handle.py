@@ -8,7 +8,7 @@ from collections.abc import Generator  # async only
 from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 from pinlater.client.async_verbs import AsyncVerbs
-from pinlater.client.polling import Patience, pauses, pick
+from pinlater.client.polling import Patience, pick
 from pinlater.errors import CallUnsupported
 from pinlater.jobs.events import event_message
 from pinlater.jobs.failed_jobs import job_failed
@@ -64,16 +64,15 @@ class AsyncJobHandle(Generic[Result_co]):
             LookupError: as in ``status``.
         """
         patience = Patience(timeout)
-        for pause in pauses():
+        while True:
             asked, seconds = time.monotonic(), patience.parked_seconds()
             found = await self._client.lookup([self.descriptor], include_result=True, wait=seconds)
             info = pick(found, self.descriptor)
             if info.state.is_final:
                 return info
-            rest = patience.rest(pause, info)
+            rest = patience.rest(info)
             if time.monotonic() - asked < seconds:  # the server does not wait, or is about to stop
                 await asyncio.sleep(rest)
-        raise AssertionError  # the pauses never end
 
     async def result(self, timeout: float | None = None) -> Result_co:  # noqa: ASYNC109 - as JobHandle.result has it
         """Wait until the job has ended; return what its ``run`` returned.

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
-from pinlater.client.polling import Patience, pauses, pick
+from pinlater.client.polling import Patience, pick
 from pinlater.client.verbs import Verbs
 from pinlater.errors import CallUnsupported
 from pinlater.jobs.events import event_message
@@ -63,16 +63,15 @@ class JobHandle(Generic[Result_co]):
             LookupError: as in ``status``.
         """
         patience = Patience(timeout)
-        for pause in pauses():
+        while True:
             asked, seconds = time.monotonic(), patience.parked_seconds()
             found = self._client.lookup([self.descriptor], include_result=True, wait=seconds)
             info = pick(found, self.descriptor)
             if info.state.is_final:
                 return info
-            rest = patience.rest(pause, info)
+            rest = patience.rest(info)
             if time.monotonic() - asked < seconds:  # the server does not wait, or is about to stop
                 time.sleep(rest)
-        raise AssertionError  # the pauses never end
 
     def result(self, timeout: float | None = None) -> Result_co:
         """Wait until the job has ended; return what its ``run`` returned.

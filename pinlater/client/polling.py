@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
 
 from pinlater.client.waits import waits_text
 from pinlater.errors import JobUnfinished
@@ -33,14 +32,6 @@ def pick(found: dict[str, JobInfo], descriptor: str) -> JobInfo:
     return info
 
 
-def pauses() -> Iterator[float]:
-    """Yield the seconds to wait between two polls, growing up to two."""
-    pause = _FIRST_POLL_SECONDS
-    while True:
-        yield pause
-        pause = min(pause * 1.5, _SLOWEST_POLL_SECONDS)
-
-
 class Patience:
     """How much longer a handle waits for the end of its job.
 
@@ -60,18 +51,20 @@ class Patience:
         except TypeError:
             raise TypeError(f"timeout={timeout!r} has to be a number of seconds") from None
         self._has_warned = False
+        self._pause = _FIRST_POLL_SECONDS
 
     def parked_seconds(self) -> float:
         """Return how many seconds one call may wait at the server."""
         remaining = _PARKED_SECONDS if self._deadline is None else self._deadline - time.monotonic()
         return min(max(remaining, 0.0), _PARKED_SECONDS)
 
-    def rest(self, pause: float, info: JobInfo) -> float:
-        """Return the seconds to sleep: ``pause``, but not beyond the deadline, if there is one.
+    def rest(self, info: JobInfo) -> float:
+        """Return the seconds to sleep until the next poll, growing up to two, but not beyond the deadline, if any.
 
         Raises:
             JobUnfinished: the deadline has passed.
         """
+        pause, self._pause = self._pause, min(self._pause * 1.5, _SLOWEST_POLL_SECONDS)
         if self._deadline is None:
             self._warn(info)
             return pause
