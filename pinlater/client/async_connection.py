@@ -14,9 +14,9 @@ from pinlater.client.connection import MAX_REPLY_BYTES
 from pinlater.client.name_lookup import look_up
 from pinlater.client.sockets import await_reader, lost, share_of, stopping, tune, unavailable
 from pinlater.client.tls import TlsFiles
-from pinlater.errors import CallTimeout, CallUnsendable, CallUnsupported, ProtocolError, ServerUnavailable, ServiceError
+from pinlater.errors import CallTimeout, CallUnsupported, ProtocolError, ServerUnavailable, ServiceError
 from pinlater.protocol.codec import Codec
-from pinlater.protocol.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
+from pinlater.protocol.framing import FrameSplitter, FrameTooLarge
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.stopping import STOPPING
 from pinlater.protocol.strangers import hint_about_server
@@ -102,8 +102,6 @@ class AsyncConnection(asyncio.Protocol):
             raise ServerUnavailable(f"{self.address}: the connection is closed")
         number = self._sequence_id = self._sequence_id + 1 if self._sequence_id < _LAST_SEQUENCE_ID else 1
         frame = self._codec.encode_call(method, number, arguments)
-        if len(frame) > MAX_FRAME_BYTES + HEADER_BYTES:
-            raise CallUnsendable(f"{method}: {len(frame)} bytes are more than a server takes; send less at once")
         reply = asyncio.get_running_loop().create_future()
         self._calls.append((method, number, reply))
         await_reader(self._transport.get_extra_info("socket"), len(frame))

@@ -17,14 +17,13 @@ from pinlater.client.tls import SecureSocket, TlsFiles
 from pinlater.errors import (
     CallError,
     CallTimeout,
-    CallUnsendable,
     CallUnsupported,
     PinLaterError,
     ProtocolError,
     ServerUnavailable,
 )
 from pinlater.protocol.codec import Codec
-from pinlater.protocol.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
+from pinlater.protocol.framing import FrameSplitter, FrameTooLarge
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.stopping import STOPPING
 from pinlater.protocol.strangers import hint_about_server
@@ -150,8 +149,6 @@ class Connection:
         self._check_open()
         number = self._sequence_id = self._sequence_id + 1 if self._sequence_id < _LAST_SEQUENCE_ID else 1
         frame = self._codec.encode_call(method, number, arguments)
-        if len(frame) > MAX_FRAME_BYTES + HEADER_BYTES:
-            raise CallUnsendable(f"{method}: {len(frame)} bytes are more than a server takes; send less at once")
         self._calls.append((method, number))
         await_reader(self._socket, len(frame))
         sent = self._write(frame)

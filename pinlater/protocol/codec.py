@@ -29,7 +29,7 @@ from pinlater.model.jobs import PartialCount
 from pinlater.protocol.enqueue_head import METHOD as ENQUEUE
 from pinlater.protocol.enqueue_head import EnqueueHead
 from pinlater.protocol.enqueue_reply import decode_descriptor, encode_descriptor
-from pinlater.protocol.framing import with_header
+from pinlater.protocol.framing import HEADER_BYTES, MAX_FRAME_BYTES, with_header
 from pinlater.protocol.guard import MAX_ELEMENTS, MalformedMessage, TooManyElements, WrongElements, check_message
 from pinlater.protocol.messages import (
     METHODS,
@@ -135,9 +135,12 @@ class Codec:
         """Encode a call as a frame, including its length.
 
         Raises:
-            CallUnsendable: a field has a value that its type cannot represent.
+            CallUnsendable: a field has a value that its type cannot represent, or the call is too large.
         """
-        return self._encode(method, TMessageType.CALL, sequence_id, arguments)
+        frame = self._encode(method, TMessageType.CALL, sequence_id, arguments)
+        if len(frame) > MAX_FRAME_BYTES + HEADER_BYTES:
+            raise CallUnsendable(f"{method}: {len(frame)} bytes are more than a server takes; send less at once")
+        return frame
 
     def encode_reply(self, method: str, sequence_id: int, success: Any) -> bytes:
         """Encode the result of a method (None for void) as a frame."""
