@@ -24,8 +24,8 @@ class Histogram(NamedTuple):
 
     def since(self, older: Histogram | None) -> Histogram:
         """Return the values added since an older state of the same histogram."""
-        if older is None or older.size > self.size:  # the counts began anew, since all processes were replaced
-            return self
+        if older is None or older.size > self.size or older.bounds != self.bounds:
+            return self  # the counts began anew, since all processes were replaced, perhaps by those of a new version
         added = tuple(now - then for now, then in zip(self.counts, older.counts, strict=True))
         return Histogram(self.bounds, added, self.sum - older.sum)
 

@@ -21,6 +21,12 @@ def test_what_happened_between_two_samples():
     assert server_reading(ServerSample(), ServerSample()) == ServerReading(store_calls=[], shard_calls=[])
 
 
+def test_a_server_of_a_new_version_may_have_other_buckets():
+    old, new = Histogram((0.1, 1.0), (100, 0, 0), 1.0), Histogram((0.1, 0.5, 1.0), (90, 20, 0, 0), 9.0)
+    [calls] = server_reading(ServerSample({"ack": old}), ServerSample({"ack": new})).store_calls
+    assert calls.calls == 110
+
+
 def test_many_quick_calls_of_one_operation_do_not_hide_slow_ones_of_another():
     quick, slow = Histogram((0.1, 1.0), (1000, 0, 0), 1.0), Histogram((0.1, 1.0), (0, 3, 0), 2.0)
     reading = server_reading(ServerSample(), ServerSample({"dequeue": quick, "enqueue": slow}))
