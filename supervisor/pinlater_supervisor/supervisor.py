@@ -22,7 +22,7 @@ from pinlater_supervisor.exits import (
     EX_UNAVAILABLE,
     ChildExit,
 )
-from pinlater_supervisor.health import add_health
+from pinlater_supervisor.listener import HttpListener, Unavailable
 from pinlater_supervisor.memory import OomCounter
 from pinlater_supervisor.notify import Notifier
 from pinlater_supervisor.pool_state import PoolState
@@ -34,7 +34,6 @@ from pinlater_supervisor.watch import LimitWatch
 if TYPE_CHECKING:
     from resource import struct_rusage
 
-    from pinlater_supervisor.listener import HttpListener
     from pinlater_supervisor.pool import Pool
     from pinlater_supervisor.process import ChildProcess
 
@@ -145,7 +144,9 @@ class Supervisor:
         self._selector.register(self._signals, selectors.EVENT_READ)
         self._selector.register(self._wakeup, selectors.EVENT_READ)
         if self._listener is not None:
-            add_health(self._listener, self._unready_reason)
+            # Trouble with children or servers is no reason to restart the master.
+            self._listener.route("/livez", lambda: b"ok\n")
+            self._listener.route("/readyz", self._readyz)
             self._listener.attach(self._selector)
         # Children that the program had before are left alone.
         self._foreign_children = descendants.children()
@@ -377,6 +378,11 @@ class Supervisor:
             hook(*arguments)
         except Exception:
             log.exception("hook %r failed", hook)
+
+    def _readyz(self) -> bytes:
+        if reason := self._unready_reason():
+            raise Unavailable(reason)
+        return b"ok\n"
 
     def _unready_reason(self) -> str:
         if self._drain is not None:
