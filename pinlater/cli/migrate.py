@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -88,17 +87,16 @@ def _migrate(migration: Migration, expected: int, *, copy: bool, patience_second
         try:
             return migration.move(patience_seconds)
         except DequeueRateLimited as error:
+            lift = f"pinlater limit {migration.queue} --rate 0, or pinlater resume {migration.queue}"
             raise click.ClickException(
-                f"{some_jobs(migration.moved.total)} moved; the others have to be claimed at the source, but {error}: "
-                f"lift that (pinlater limit {migration.queue} --rate 0, or pinlater resume {migration.queue}), and "
-                "repeat the command"
+                f"{some_jobs(migration.moved.total())} moved; the others have to be claimed at the source, but "
+                f"{error}: lift that ({lift}), and repeat the command"
             ) from error
 
 
 def _print(session: Session, migration: Migration, verb: str) -> None:
-    counts = asdict(migration.moved)
     if session.as_json:
-        print_json({verb: counts})
+        print_json({verb: migration.moved})
         return
-    click.echo(f"{some_jobs(migration.moved.total)} {verb}")
-    print_fields([(kind, str(count)) for kind, count in counts.items() if count])
+    click.echo(f"{some_jobs(migration.moved.total())} {verb}")
+    print_fields([(kind, str(count)) for kind, count in migration.moved.items() if count])

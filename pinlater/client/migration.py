@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -41,28 +42,6 @@ class ShardMissing(PinLaterError):
 
 
 @dataclass(slots=True)
-class Moved:
-    """Number of migrated jobs by their state at the source.
-
-    Attributes:
-        due: PENDING and due.
-        scheduled: PENDING, not due yet.
-        failed: FAILED.
-        succeeded: SUCCEEDED.
-    """
-
-    due: int = 0
-    scheduled: int = 0
-    failed: int = 0
-    succeeded: int = 0
-
-    @property
-    def total(self) -> int:
-        """Number of all migrated jobs."""
-        return self.due + self.scheduled + self.failed + self.succeeded
-
-
-@dataclass(slots=True)
 class Migration:
     """Migrates jobs in batches; can be interrupted at any time and repeated.
 
@@ -79,7 +58,7 @@ class Migration:
         new_name: queue at the target.
         with_succeeded: whether to migrate succeeded jobs, too.
         on_progress: called after each batch with its size.
-        moved: number of jobs migrated so far.
+        moved: number of jobs migrated so far, by their state at the source; PENDING ones as ``due`` or ``scheduled``.
         left: descriptors of jobs that stay at the source, see ``is_tied``.
     """
 
@@ -89,7 +68,7 @@ class Migration:
     new_name: str
     with_succeeded: bool = False
     on_progress: Callable[[int], object] = lambda _: None
-    moved: Moved = field(default_factory=Moved)
+    moved: Counter[str] = field(default_factory=lambda: Counter(due=0, scheduled=0, failed=0, succeeded=0))
     left: set[str] = field(default_factory=set)
     _lookups: LookupSizer = field(default_factory=LookupSizer)
     _ordered: list[str] = field(default_factory=list)  # descriptors that were left for the end, the last job first
@@ -267,8 +246,7 @@ class Migration:
         return job.state is JobState.SUCCEEDED and (job.status or "").endswith(_MOVED_STATUS.format(self.new_name))
 
     def _record(self, state: JobState, *, future: bool, count: int) -> None:
-        kind = "scheduled" if future else {JobState.PENDING: "due"}.get(state, state.name.lower())
-        setattr(self.moved, kind, getattr(self.moved, kind) + count)
+        self.moved["scheduled" if future else {JobState.PENDING: "due"}.get(state, state.name.lower())] += count
         self.on_progress(count)
 
 

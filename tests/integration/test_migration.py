@@ -281,7 +281,7 @@ def test_jobs_keep_their_keys_and_those_of_an_ordered_key_their_order(source, ta
     source.enqueue_jobs("pins", [NewJob(b"k%02d" % number, key=limited) for number in range(20)])
     migration = Migration(source, target, "pins", "pins")
     assert migration.move(0) == 0 if way == "move" else migration.copy() is None
-    assert migration.moved.total == 60
+    assert migration.moved.total() == 60
     names = [
         info.descriptor for future in (True, False) for info in target.scan_all("pins", JobState.PENDING, future=future)
     ]
