@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,28 +20,6 @@ if TYPE_CHECKING:
 _HEADERS = ("QUEUE", "JOB", "SCHEDULE", "NEXT RUN", "LAST RUN", "RESULT", "TOOK", "RUNS", "FAILED", "ERROR")
 _NUMBERS = (6, 7, 8)
 _OPTIONAL = ("TOOK", "RUNS", "LAST RUN", "SCHEDULE")
-
-
-class _Change(NamedTuple):
-    """A change of a periodic job.
-
-    Attributes:
-        call: makes it; returns whether that changed the job.
-        done: what the job is afterwards, in words.
-        why_not: says why a job did not change.
-    """
-
-    call: Callable[[Client, PeriodicJob], bool]
-    done: str
-    why_not: Callable[[PeriodicJob], str]
-
-
-_PAUSE = _Change(
-    lambda client, job: client.pause_periodic(job),
-    "is paused",
-    lambda job: "is paused already" if job.is_paused else "runs now: pause it when this run has ended",
-)
-_RESUME = _Change(lambda client, job: client.resume_periodic(job), "is resumed", lambda _: "is not paused")
 
 
 @command(
@@ -95,7 +73,14 @@ def pause_periodic(session: Session, /, *, queue: str, name: str) -> int:
 
     Exit status 1 if there is no such job, if it runs now, or if it is paused already.
     """
-    return _change(session, queue, name, _PAUSE)
+    return _change(
+        session,
+        queue,
+        name,
+        lambda client, job: client.pause_periodic(job),
+        done="is paused",
+        why_not=lambda job: "is paused already" if job.is_paused else "runs now: pause it when this run has ended",
+    )
 
 
 @command(
@@ -113,19 +98,35 @@ def resume_periodic(session: Session, /, *, queue: str, name: str) -> int:
 
     Exit status 1 if there is no such job, or if it is not paused.
     """
-    return _change(session, queue, name, _RESUME)
+    return _change(
+        session,
+        queue,
+        name,
+        lambda client, job: client.resume_periodic(job),
+        done="is resumed",
+        why_not=lambda _: "is not paused",
+    )
 
 
-def _change(session: Session, queue: str, name: str, change: _Change) -> int:
+def _change(
+    session: Session,
+    queue: str,
+    name: str,
+    change: Callable[[Client, PeriodicJob], bool],
+    *,
+    done: str,
+    why_not: Callable[[PeriodicJob], str],
+) -> int:
+    """Change a periodic job; print what it is afterwards, or why it did not change, and return the exit status."""
     with session.client() as client:
         jobs = [job for job in client.periodic_jobs([queue]).jobs if job.name == name]
-        changed = sum(change.call(client, job) for job in jobs)
+        changed = sum(change(client, job) for job in jobs)
     if session.as_json:
         print_json({"jobs": changed})
     elif not jobs:
         click.echo(f"there is no periodic job {name} in queue {queue}; see: pinlater periodic {queue}", err=True)
     else:
-        click.echo(f"{name} {change.done if changed else change.why_not(jobs[0])}", err=True)
+        click.echo(f"{name} {done if changed else why_not(jobs[0])}", err=True)
     return int(changed == 0)
 
 
