@@ -12,7 +12,7 @@ from pinlater.client.periodic import PeriodicJob
 from pinlater.errors import PinLaterError
 from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.queues import QueueSettings
-from pinlater.model.silence import is_silent, serving_processes, silent_since_ms
+from pinlater.model.silence import is_silent, serving_processes
 from pinlater.model.workers import WorkerProcess, WorkerReport
 from pinlater.triage.findings import Kind
 
@@ -225,11 +225,6 @@ class Readings:
         """Return for how long the oldest due job of a queue has been due; 0 if none is."""
         due_ms = self.oldest_due_ms.get(queue)
         return 0.0 if due_ms is None else self.age_seconds(due_ms)
-
-    def silent_seconds(self, report: WorkerReport) -> float:
-        """Return how long ago a worker last reported, or its connection ended; 0 if unknown."""
-        since_ms = silent_since_ms(report)
-        return 0.0 if since_ms is None else self.age_seconds(since_ms)
 
     def is_silent(self, report: WorkerReport) -> bool:
         """Return whether a worker has missed its reports, or its connection ended without a word."""

@@ -119,6 +119,8 @@ def worker_silent(readings: Readings, _: Thresholds) -> Iterator[Finding]:
     for report in readings.reports:
         if not readings.is_silent(report) or not _concerns(report, readings):
             continue
+        since_ms = silent_since_ms(report)
+        silence = span(readings.age_seconds(since_ms or readings.at_ms))
         running = sum(len(process.jobs) for process in report.processes)
         held = f" What it ran, {plural(running)}, goes to others when the leases expire." if running else ""
         yield Finding(
@@ -126,11 +128,11 @@ def worker_silent(readings: Readings, _: Thresholds) -> Iterator[Finding]:
             Severity.WARNING,
             report.id,
             f"A worker on {_host(report)} is silent",
-            f"The worker {_name(report)} {_silence(report)} {span(readings.silent_seconds(report))}"
+            f"The worker {_name(report)} {_silence(report)} {silence}"
             f"{'' if report.lost_ms is None else ' ago without a word'}.{held}",
             "See whether it runs, and whether it reaches the server.",
             "pinlater workers",
-            silent_since_ms(report),
+            since_ms,
             worker=report.id,
             numbers={"running": running},
             affected=running,
