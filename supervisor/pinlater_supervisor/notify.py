@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import MutableMapping
 from math import inf
-from time import clock_gettime_ns
+from time import monotonic_ns
 
 log = logging.getLogger("pinlater_supervisor")
 
@@ -41,7 +41,7 @@ class Notifier:
 
     def reloading(self) -> None:
         # systemd compares with its own clock to tell this reload from an earlier one.
-        self._send(f"RELOADING=1\nMONOTONIC_USEC={clock_gettime_ns(_CLOCK_MONOTONIC) // 1000}")
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={monotonic_ns() // 1000}")
 
     def stopping(self, seconds: float) -> None:
         """Announce a stop that may take `seconds`, whatever the unit file says."""
@@ -78,9 +78,6 @@ class Notifier:
             except OSError as error:
                 log.warning("cannot notify systemd of %s: %s", message.split("\n", 1)[0], error)
             del self._unsent[kind]
-
-
-_CLOCK_MONOTONIC = 1
 
 
 def _connect(address: str) -> socket.socket | None:
