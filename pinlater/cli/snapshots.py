@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pinlater.errors import DequeueRateLimited, ProtocolError, QueueNotFound
 from pinlater.model.jobs import missing_shards
@@ -14,6 +14,9 @@ from pinlater.model.state import JobState
 if TYPE_CHECKING:
     from pinlater.client.async_client import AsyncClient
     from pinlater.model.queues import QueueSettings
+
+T = TypeVar("T")
+D = TypeVar("D")
 
 
 class QueueSnapshot(NamedTuple):
@@ -60,31 +63,23 @@ class QueueSnapshot(NamedTuple):
 
 async def read_snapshots(client: AsyncClient, names: Sequence[str]) -> list[QueueSnapshot]:
     """Read a snapshot of each of the given queues, or of all; skip queues that do not exist."""
-    try:
-        settings = await client.queue_settings()
-    except ProtocolError:  # a server of the original does not know the call
-        settings = {}
+    settings: dict[str, QueueSettings] = await _known(client.queue_settings(), {})
     queues = names or sorted(await client.queue_names())
-    oldest, has_retrying = await _oldest_due(client, names), await _knows_retrying(client, names)
+    oldest = await _known(client.oldest_due(names), None)
+    # Servers that cannot group failures do not tell jobs that retry apart, either.
+    has_retrying = await _known(client.failure_groups(names, limit=0), None) is not None
     snapshots = [  # one after the other: calls of hundreds of queues would wait for connections, and time out
         await _read_snapshot(client, queue, settings.get(queue), oldest, has_retrying=has_retrying) for queue in queues
     ]
     return [snapshot for snapshot in snapshots if snapshot is not None]
 
 
-async def _oldest_due(client: AsyncClient, names: Sequence[str]) -> dict[str, int] | None:
+async def _known(answer: Awaitable[T], otherwise: D) -> T | D:
+    """Return an answer, or something else if the server is too old for the call."""
     try:
-        return await client.oldest_due(names)
-    except ProtocolError:  # likewise
-        return None
-
-
-async def _knows_retrying(client: AsyncClient, names: Sequence[str]) -> bool:
-    try:
-        await client.failure_groups(names, limit=0)
-    except ProtocolError:  # servers that cannot group failures do not tell jobs that retry apart
-        return False
-    return True
+        return await answer
+    except ProtocolError:
+        return otherwise
 
 
 async def _read_snapshot(
