@@ -183,14 +183,14 @@ def test_a_thread_that_comes_later_ends_in_an_ordered_stop(start):
 def test_a_master_that_fails_leaves_nothing_behind(start):
     master = start("""
         class Broken(Supervisor):
-            def _dump(self):
+            def _reopen(self):
                 raise MemoryError("broken")
 
         say("code", Broken([Pool(name="jobs", size=2, run=worker)], name="test").run())
     """)
     master.expect("ready")
     master.expect("ready")
-    master.send(signal.SIGUSR2)
+    master.send(signal.SIGUSR1)
     assert master.wait() == 1
     assert "MemoryError" in master.log
 
