@@ -150,7 +150,8 @@ class DequeueCall:
     def _count_handed_out(self, queue: str, claimed: list[DequeuedJob]) -> None:
         if not claimed:
             return
-        first, count, now = claimed[0], len(claimed), self._now_ms()
+        first, count = claimed[0], len(claimed)
+        now = max(self._now_ms(), first.run_after_ms, first.created_at_ms)  # the clock of its shard may be ahead
         self._metrics.jobs_dequeued.add(queue, count)
         self._metrics.dequeue_delay_ms.observe(queue, now - max(first.run_after_ms, first.created_at_ms), count)
         retries = len([1 for job in claimed if job.attempts_remaining < job.attempts_allowed])
