@@ -37,6 +37,8 @@ _YOUNG_PER_LEASE = 6
 time before half of its lease is over, and ``keeper_hang_seconds`` leaves room for another keeper to do it."""
 _CHECK_SECONDS = 1.0
 _STALLED_SECONDS = 1.0
+_SUSPENDED_SECONDS = 1.0
+"""The machine was suspended if the time for which it has been has grown by this."""
 _REVOKE_SECONDS = 0.05
 """After this time, a job process has seen that jobs were revoked, or has recorded that it started them."""
 _RELEASE_TIMES = 3
@@ -66,6 +68,8 @@ class Keeper:
         self._client = KeeperClient(connector, f"keeper:{child.pid}", options.lease_seconds, child.beat)
         self._stalled_ns = int(min(_STALLED_SECONDS, options.lease_seconds / 3) * 1e9)
         self._renew_at = time.monotonic()
+        self._suspended_seconds = _suspended_seconds()
+        self._renews_young = False
         self._release_counts: dict[str, int] = {}
         self._unacked: set[ClaimKey] = set()
         self._last_done = time.monotonic()
@@ -171,12 +175,17 @@ class Keeper:
     # Long jobs
 
     def _renew_when_due(self) -> None:
+        """Renew claims when it is time; after a suspension at once, for a server gives all claims only some seconds."""
+        suspended_seconds = _suspended_seconds()
+        if suspended_seconds - self._suspended_seconds > _SUSPENDED_SECONDS:
+            self._suspended_seconds, self._renew_at, self._renews_young = suspended_seconds, 0.0, True
         if time.monotonic() >= self._renew_at:
             self._renew()
             self._renew_at = time.monotonic() + self._lease_seconds / _RENEWALS_PER_LEASE
+            self._renews_young = False
 
     def _renew(self) -> None:
-        """Renew all claims older than a sixth of their lease, and mark which jobs are to stop.
+        """Renew all claims older than a sixth of their lease, after a suspension all, and mark which jobs are to stop.
 
         Ended jobs whose claims can be renewed are not acked yet, whatever their process has sent. (An original PinLater
         server, which gives out no claim descriptors, does not tell.)
@@ -186,7 +195,7 @@ class Keeper:
             CallError, ServiceError: some calls failed, perhaps since a shard is away; the others succeeded.
         """
         now_ns = time.monotonic_ns()
-        oldest_ns = now_ns - int(self._lease_seconds / _YOUNG_PER_LEASE * 1e9)
+        oldest_ns = now_ns - (0 if self._renews_young else int(self._lease_seconds / _YOUNG_PER_LEASE * 1e9))
         refusals = Refusals()
         held = held_claims(self._claim_table, lambda batch, _: batch.fetched_ns <= oldest_ns)
         self._unacked.clear()
@@ -311,6 +320,13 @@ class Keeper:
         long_ago = time.monotonic_ns() - self._stalled_ns
         long_busy = sum(0 < job.started_ns < long_ago for _, job in snapshot.in_state(RUNNING))
         return long_busy >= snapshot.identity.capacity
+
+
+def _suspended_seconds() -> float:
+    """Return for how long this machine has been suspended since its start: ``time.monotonic`` does not count that."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return 0.0
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
 
 
 def _batch_name(batch: HeldBatch) -> str:

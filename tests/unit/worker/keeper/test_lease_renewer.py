@@ -15,6 +15,7 @@ from pinlater.errors import (
 )
 from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.claim_table.snapshot import FAILED, GONE, HELD, RETURNING, RUNNING, SUCCEEDED
+from pinlater.worker.keeper import lease_renewer
 from pinlater.worker.master import keeper_hang_seconds
 from pinlater.worker.session.outcome import Failure
 from tests.unit.worker.fakes import batch_of, names
@@ -34,6 +35,21 @@ def test_a_claim_is_renewed_before_half_of_its_lease_is_over(bench):
     """Renewals are a third of the lease apart: a claim that one just leaves out is renewed by the next."""
     bench.hold(RUNNING, age_ns=5_000_000_000)
     assert bench.turn() == [("renew", names(1))]
+
+
+def test_after_a_suspension_all_claims_are_renewed_at_once(bench, monkeypatch):
+    """The server, too, has learnt of it, and soon ends what is not renewed."""
+    bench.hold(RUNNING)
+    assert bench.turn() == []
+    slept_on = lease_renewer._suspended_seconds() + 3600
+    monkeypatch.setattr(lease_renewer, "_suspended_seconds", lambda: slept_on)
+    bench.client.trouble = ServerUnavailable("gone")
+    assert bench.turn() == []
+    bench.client.trouble = None
+    assert bench.turn() == [("renew", names(1))]
+    assert bench.turn() == []
+    bench.keeper._renew_at = 0.0
+    assert bench.turn() == [], "it is young again"
 
 
 def test_renewal_is_tried_until_a_server_is_there(bench):
