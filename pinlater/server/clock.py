@@ -6,16 +6,22 @@ step of 30 s forward would expire claims of running jobs, and a step backward wo
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
+
+log = logging.getLogger(__name__)
 
 MAX_SLEW = 0.1
 """How much faster or slower than real time this clock may run, as a fraction."""
 
 CHECK_SECONDS = 1.0
 """The system clock is read no more often than this."""
+
+_LEAST_STEP_MS = 5000.0
+"""A step of the system clock by more than this is logged, since its correction takes a minute or longer."""
 
 
 elapsed_seconds: Callable[[], float] = (
@@ -53,6 +59,7 @@ class SteadyClock:
         wall: source of epoch seconds.
         elapsed: source of seconds that never steps.
         at_ms: the time it shows first; None: the system time.
+        name: whose clock ``wall`` is, for the log; empty: its steps are not logged.
     """
 
     def __init__(
@@ -60,9 +67,11 @@ class SteadyClock:
         wall: Callable[[], float] = time.time,
         elapsed: Callable[[], float] = elapsed_seconds,
         at_ms: float | None = None,
+        name: str = "",
     ) -> None:
         self._wall = wall
         self._elapsed = elapsed
+        self._name = name
         wall_ms = wall() * 1000
         self._reading = _read(elapsed(), wall_ms if at_ms is None else at_ms, wall_ms)
 
@@ -73,8 +82,21 @@ class SteadyClock:
         if now >= reading.next_seconds:
             wall_ms = self._wall() * 1000
             now = self._elapsed()
-            reading = self._reading = _read(now, _time_shown(reading, now), wall_ms)
+            before = reading
+            reading = self._reading = _read(now, _time_shown(before, now), wall_ms)
+            if self._name and abs(reading.offset_ms) > _LEAST_STEP_MS >= abs(before.offset_ms):
+                self._log_step(reading.offset_ms / 1000)
         return int(reading.at_ms + (now - reading.seconds) * (1000 + reading.slew))
+
+    def _log_step(self, seconds: float) -> None:
+        log.warning(
+            "the clock of %s was set %s by %.0f s; the time of the jobs follows it slowly, for %.1f hours; "
+            "it follows at once if all servers of the store are stopped for ten seconds",
+            self._name,
+            "forward" if seconds > 0 else "back",
+            abs(seconds),
+            abs(seconds) / MAX_SLEW / 3600,
+        )
 
 
 def _read(now: float, at_ms: float, wall_ms: float) -> _Reading:

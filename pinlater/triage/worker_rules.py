@@ -153,7 +153,7 @@ def clock_off(readings: Readings, thresholds: Thresholds) -> Iterator[Finding]:
             f"The clock of worker {_name(report)} is {span(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} that "
             "of the store. What a Client on that machine enqueues with a delay is due at the wrong time.",
             f"On {_host(report)}, let it set its clock by NTP, and see that it does by timedatectl status; look at the "
-            "server's clock if all workers seem to be off.",
+            "store's clock, of the database or the SQLite server, if all workers seem to be off.",
             "timedatectl set-ntp true",
             worker=report.id,
             numbers={"ahead_seconds": ahead},

@@ -61,10 +61,17 @@ class StallDetector:
 
     def _tick(self) -> float:
         now, wall = self._elapsed(), self._wall()
-        gap = max(now - self._ticked_at, wall - self._wall_at)
+        stood_still, went_on = now - self._ticked_at, wall - self._wall_at
+        gap = max(stood_still, went_on)
         self._ticked_at, self._wall_at = now, wall
         if gap > _LONGEST_GAP_SECONDS:
-            log.warning("this server was stalled for %.1f s; claims can be renewed for a while before any expires", gap)
+            log.warning(
+                "%s %.1f s; claims can be renewed for a while before any expires",
+                "this server was stalled for"
+                if stood_still > _LONGEST_GAP_SECONDS
+                else "this machine's clock was set forward by",
+                gap,
+            )
             self._since = now
             self._grace_until = max(self._grace_until, now + min(gap * _GRACE_PER_GAP, GRACE_SECONDS))
         return now

@@ -52,6 +52,23 @@ def test_a_step_is_not_followed_at_once(sources, step):
         before = now
 
 
+@pytest.mark.parametrize(("step", "told"), [(7200.0, "forward by 7200 s"), (-7200.0, "back by 7200 s")])
+def test_a_step_is_logged_once_with_how_long_it_has_effects(sources, caplog, step, told):
+    clock = SteadyClock(sources.read_wall, lambda: sources.passed, name="this machine")
+    sources.wall += 4
+    for _ in range(100):
+        sources.advance(1)
+        clock.now_ms()
+    assert caplog.text == ""
+    sources.wall += step
+    for _ in range(100):
+        sources.advance(1)
+        clock.now_ms()
+    assert caplog.text.count("this machine was set") == 1
+    assert told in caplog.text
+    assert "for 20.0 hours" in caplog.text
+
+
 @pytest.mark.parametrize("step", [30.0, -30.0])
 @pytest.mark.parametrize("pause", [0.01, 0.9, 1.0, 7.3])
 def test_a_step_is_made_up_for_at_a_tenth_of_the_time(sources, step, pause):

@@ -75,7 +75,7 @@ class Database:
 
     def __init__(self, shard: str, pool: MysqlPool, queries: Queries, now_ms: Callable[[], int] | None = None) -> None:
         self.shard = shard
-        self.clock = ShardClock()
+        self.clock = ShardClock(name=f"shard {shard}")
         self.now_ms = now_ms or self.clock.now_ms
         self.queries = queries
         self.keyed_queues: set[int] = set()

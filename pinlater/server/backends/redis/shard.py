@@ -78,7 +78,7 @@ class RedisShard(RedisLifecycle, RedisMaintenance, RedisMessages, RedisReports, 
         self._levels = options.priority_levels
         self._connection = SharedConnection(name, endpoint, handshake, options.on_commit)
         self._slow_connection = SharedConnection(name, endpoint, self._slow_handshake)
-        self.clock = ShardClock()
+        self.clock = ShardClock(name=f"shard {name}")
         now = options.now_ms or self._steady_now
         self._scripts = ScriptRunner(name, self._connection, now, self._notify_woken, self._notify_outgoing)
         self._slow_scripts = ScriptRunner(name, self._slow_connection, now, self._notify_woken, self._notify_outgoing)

@@ -46,12 +46,17 @@ class ShardClock:
     Args:
         elapsed: source of seconds that never steps.
         machine: source of this machine's epoch seconds, used until the shard's clock is read.
+        name: the shard's name for the log; empty: steps of its clock are not logged.
     """
 
     def __init__(
-        self, elapsed: Callable[[], float] = elapsed_seconds, machine: Callable[[], float] = time.time
+        self,
+        elapsed: Callable[[], float] = elapsed_seconds,
+        machine: Callable[[], float] = time.time,
+        name: str = "",
     ) -> None:
         self._elapsed = elapsed
+        self._name = name
         self._at_least = self._at_most = 0.0  # milliseconds that the shard's clock is ahead of the time elapsed here
         self._read_at: float | None = None
         self._has_met = False
@@ -110,7 +115,7 @@ class ShardClock:
             theirs_ms = own_ms + last.ahead_ms
         apart_ms = 0.0 if theirs_ms is None else abs(theirs_ms - self.now_ms())
         if apart_ms > (NEAR_MS if is_first else FAR_MS):
-            self._steady = SteadyClock(self._wall, self._elapsed, theirs_ms)
+            self._steady = SteadyClock(self._wall, self._elapsed, theirs_ms, name=self._name)
         elif not is_first and not (apart_ms < NEAR_MS and last is not None and 0 <= own_ms - last.seen_ms < FRESH_MS):
             return ClockRecord(self.now_ms() - own_ms, own_ms)
         return None
@@ -124,7 +129,7 @@ class ShardClock:
                 at_least, at_most = max(at_least, least_before), min(at_most, most_before)
         self._at_least, self._at_most, self._read_at = at_least, at_most, answered_at
         if is_first:  # no caller has relied on the shard's time yet, so there is no need to approach it slowly
-            self._steady = SteadyClock(self._wall, self._elapsed)
+            self._steady = SteadyClock(self._wall, self._elapsed, name=self._name)
 
     def _bounds(self, now: float) -> tuple[float, float]:
         drift = 0.0 if self._read_at is None else (now - self._read_at) * 1000 * MOST_DRIFT

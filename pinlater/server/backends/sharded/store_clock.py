@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median_low
 
 from pinlater.errors import ServiceError
@@ -20,6 +20,10 @@ _LEAST_PAUSE_SECONDS = 0.5
 
 _CLOSE_MS = 10.0
 """Clocks that are behind the median by up to this time are waited for: a job must have fallen due on its shard, too."""
+
+
+_APART_MS = 2000.0
+"""A shard whose clock differs by more from those of the others is named in the log."""
 
 
 class StoreClock:
@@ -74,12 +78,13 @@ class ClockUpdater:
         self._group = group
         self._clock = clock
         self._is_answered = True
+        self._apart: set[str] = set()
 
     async def update(self) -> None:
         """Set the clock once, after reading the shards' clocks that are due for it."""
         handles = self._group.healthy()
         old = [handle for handle in handles if handle.shard.clock.age_seconds >= READ_SECONDS]
-        known = [handle.shard.clock.ahead_ms for handle in handles if handle not in old]
+        known = {handle.name: handle.shard.clock.ahead_ms for handle in handles if handle not in old}
         try:
             answers = await ask_all(old, lambda shard: shard.read_clock()) if old or not known else []
             self._is_answered = True
@@ -88,7 +93,28 @@ class ClockUpdater:
             if self._is_answered and not known:  # logged once, as the store may be down for long
                 log.warning("no shard tells its time; this server continues from the times that they told before")
                 self._is_answered = False
-        self._clock.learn([*known, *(ahead_ms for _, ahead_ms in answers)])
+        known |= {handle.name: ahead_ms for handle, ahead_ms in answers}
+        self._clock.learn([*known.values()])
+        self._log_apart(known)
+
+    def _log_apart(self, ahead_ms: Mapping[str, float]) -> None:
+        """Log once which shards' clocks are off, given how far each is ahead of the time elapsed here."""
+        median = median_low(ahead_ms.values()) if ahead_ms else 0.0
+        for name, ahead in ahead_ms.items():
+            off_ms = ahead - median
+            if abs(off_ms) < _APART_MS / 2:
+                self._apart.discard(name)
+            elif abs(off_ms) > _APART_MS and name not in self._apart:
+                self._apart.add(name)
+                is_ahead = off_ms > 0
+                log.warning(
+                    "the clock of shard %s is %.0f s %s those of other shards: its jobs are due too %s by this time, "
+                    "unless the other clocks are wrong; synchronize the clocks of the databases",
+                    name,
+                    abs(off_ms) / 1000,
+                    "ahead of" if is_ahead else "behind",
+                    "early" if is_ahead else "late",
+                )
 
     async def run(self) -> None:
         """Keep setting the clock; to be run as a task."""

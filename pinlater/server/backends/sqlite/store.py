@@ -135,7 +135,7 @@ class SqliteStore(OperatorVerbs, statistics.SqliteStatistics):
 
     def __init__(self, data_dir: Path, options: StoreOptions, *, synchronous: str = "FULL") -> None:
         self._options = options
-        self.now_ms = now_ms = options.now_ms or SteadyClock().now_ms
+        self.now_ms = now_ms = options.now_ms or SteadyClock(name="this machine").now_ms
         self._store = SqliteDatabase(data_dir / FILE_NAME, synchronous)
         with opening(self._store.path), ExitStack() as undo:
             undo.callback(self._store.close)

@@ -47,18 +47,21 @@ def test_it_begins_with_a_start(clocks, stalls):
     assert run_on(clocks, stalls, 60).age_ms == pytest.approx(60_000, abs=10)
 
 
-def test_a_standstill_is_noticed_at_once_and_is_like_a_start(clocks, stalls):
+def test_a_standstill_is_noticed_at_once_and_is_like_a_start(clocks, stalls, caplog):
     run_on(clocks, stalls, 60)
     clocks.pass_by(30)
     assert stalls.grace_period() == GracePeriod(0, 10_000)
+    assert "this server was stalled for 30.0 s" in caplog.text
     later = run_on(clocks, stalls, 3)
     assert (later.age_ms, later.quiet_ms) == (pytest.approx(3000, abs=10), pytest.approx(10_000, abs=10))
 
 
-def test_a_clock_that_was_set_right_after_a_pause_tells_of_it(clocks, stalls):
+def test_a_clock_that_was_set_right_after_a_pause_tells_of_it(clocks, stalls, caplog):
     run_on(clocks, stalls, 60)
     clocks.pass_by(0.2, wall=30)
     assert stalls.grace_period() == GracePeriod(0, 10_000)
+    assert "clock was set forward by 30.0 s" in caplog.text
+    assert "stalled" not in caplog.messages[0]
 
 
 def test_a_clock_that_is_set_back_is_no_standstill(clocks, stalls):

@@ -156,6 +156,18 @@ def test_a_sharded_store_reports_its_shards_clock(fleet, machine):
     assert clock.now_ms() == 1_050_000
 
 
+def test_a_shard_whose_clock_differs_from_the_others_is_named_once(fleet, machine, caplog):
+    *others, shard = fleet.shards.values()
+    updater = ClockUpdater(fleet.fleet.group, machine.store_clock())
+    for ahead_ms in (300_000.0, 300_000.0, 0.0, -300_000.0):
+        shard.ahead_ms = ahead_ms
+        fleet.run(updater.update())
+    assert len(others) > 1
+    assert [message.partition(": ")[0] for message in caplog.messages] == [
+        f"the clock of shard {shard.name} is 300 s {which} those of other shards" for which in ("ahead of", "behind")
+    ]
+
+
 def test_a_sharded_store_without_answers_keeps_the_clock(fleet, machine, caplog):
     clock = machine.store_clock()
     updater = ClockUpdater(fleet.fleet.group, clock)
