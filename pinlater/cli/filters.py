@@ -47,6 +47,11 @@ class Filter:
         """Whether the server can filter the jobs itself."""
         return self == Filter(priority=self.priority)
 
+    @property
+    def has_age(self) -> bool:
+        """Whether ``matches`` needs the time."""
+        return self.older_than is not None or self.newer_than is not None
+
     def matches(self, job: JobInfo, now_ms: float) -> bool | None:
         """Tell whether a job matches, apart from its priority; None if that depends on its body."""
         if not self._has_age(job, now_ms) or self.group not in {None, job.failure_group}:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +12,7 @@ import click
 from pinlater.cli.batches import BATCH_SIZE, batches, progress_bar
 from pinlater.cli.filters import Filter
 from pinlater.cli.retrying import knows_retrying
+from pinlater.client.store_time import now_ms_at
 from pinlater.errors import PriorityNotSupported, ProtocolError, UnknownError
 from pinlater.model.body_patterns import class_pattern
 from pinlater.model.state import JobState
@@ -172,7 +172,7 @@ class JobSelection(NamedTuple):
         return self.key is None or self.key in {job.unique, None if job.key is None else job.key.text}
 
     def _matching(self, client: Client, page: list[JobInfo]) -> list[JobInfo]:
-        now_ms = time.time() * 1000
+        now_ms = now_ms_at(client) if self.job_filter.has_age else 0
         verdicts = {info.descriptor: self.job_filter.matches(info, now_ms) for info in page}
         open_ones = [name for name, verdict in verdicts.items() if verdict is None]
         for part in batches(open_ones, _BODIES_AT_ONCE):

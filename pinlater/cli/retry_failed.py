@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.filters import Filter, with_filter
 from pinlater.cli.job_selection import JobSelection
+from pinlater.client.store_time import now_ms_at
 from pinlater.durations import DURATION, parse_duration
 from pinlater.model.state import JobState
 
@@ -58,9 +58,9 @@ def retry_failed(
 
     For single jobs, see "pinlater retry".
     """
-    run_after_ms = None if delay is None else int((time.time() + delay) * 1000)
-    change: dict[str, Any] = {"attempts": attempts, "run_after_ms": run_after_ms}
     with session.client() as client:
+        run_after_ms = None if delay is None else now_ms_at(client) + int(delay * 1000)
+        change: dict[str, Any] = {"attempts": attempts, "run_after_ms": run_after_ms}
         return _RETRY.carry_out(
             client,
             JobSelection(queue, JobState.FAILED, job_filter),

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from pinlater.client.store_time import now_ms_of
 from pinlater.errors import DequeueRateLimited, ProtocolError, QueueNotFound
 from pinlater.model.jobs import missing_shards
 from pinlater.model.state import JobState
@@ -68,8 +69,10 @@ async def read_snapshots(client: AsyncClient, names: Sequence[str]) -> list[Queu
     oldest = await _known(client.oldest_due(names), None)
     # Servers that cannot group failures do not tell jobs that retry apart, either.
     has_retrying = await _known(client.failure_groups(names, limit=0), None) is not None
+    now_ms = await now_ms_of(client)
     snapshots = [  # one after the other: calls of hundreds of queues would wait for connections, and time out
-        await _read_snapshot(client, queue, settings.get(queue), oldest, has_retrying=has_retrying) for queue in queues
+        await _read_snapshot(client, queue, settings.get(queue), oldest, now_ms, has_retrying=has_retrying)
+        for queue in queues
     ]
     return [snapshot for snapshot in snapshots if snapshot is not None]
 
@@ -87,6 +90,7 @@ async def _read_snapshot(
     queue: str,
     settings: QueueSettings | None,
     oldest: Mapping[str, int] | None,
+    now_ms: int,
     *,
     has_retrying: bool,
 ) -> QueueSnapshot | None:
@@ -111,7 +115,7 @@ async def _read_snapshot(
         due_ms = await _first_in_line(client, queue) if oldest is None else oldest.get(queue)
     except QueueNotFound:
         return None
-    wait_seconds = None if due_ms is None else max(time.time() - due_ms / 1000, 0.0)
+    wait_seconds = None if due_ms is None else max(now_ms - due_ms, 0) / 1000
     return QueueSnapshot(
         at=time.monotonic(),
         queue=queue,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from pinlater.cli.command import WITH_TABLE, Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import duration, moment, print_json, visible
 from pinlater.cli.tables import Table
+from pinlater.client.store_time import now_ms_at
 from pinlater.errors import ProtocolError
 from pinlater.model.descriptor import queue_of
 
@@ -49,11 +49,11 @@ def workers(session: Session, /, *, queue: str | None) -> int:
         except ProtocolError as error:
             error.add_note("servers of earlier versions do not store worker reports")
             raise
-    shown = found if queue is None else list(_of_queue(found, queue))
+        shown = found if queue is None else list(_of_queue(found, queue))
+        now_ms = now_ms_at(client) if shown and not session.as_json else 0
     if session.as_json:
         print_json(shown)
     elif shown:
-        now_ms = time.time() * 1000
         rows = [row for report in shown for row in _rows(report, now_ms)]
         Table(_HEADERS, _NUMBERS, width=session.table_width, optional=_OPTIONAL).print(rows)
         for line in _unknown(found, queue, now_ms):
@@ -90,7 +90,7 @@ def _rows(report: WorkerReport, now_ms: float) -> Iterator[list[str]]:
         _state(report, now_ms),
     ]
     for process in report.processes:
-        yield [*worker, *_process(process, now_ms)]
+        yield [*worker, *_process(process, now_ms + (report.clock_ahead_ms or 0))]
     if not report.processes:
         yield [*worker, *["-"] * (len(_HEADERS) - len(worker))]
 

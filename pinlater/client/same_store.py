@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from uuid import uuid4
 
 from pinlater.client.client import Client
+from pinlater.client.store_time import now_ms_at
 from pinlater.errors import ServiceError
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
@@ -22,7 +22,7 @@ def have_one_store(one: Client, other: Client, queue: str) -> bool:
         other: client of a server that knows the call ``importJobs``.
         queue: queue to store the job in.
     """
-    status, now = f"to tell whether two servers have one store: {uuid4().hex}", int(time.time() * 1000)
+    status, now = f"to tell whether two servers have one store: {uuid4().hex}", now_ms_at(other)
     ended = JobInfo(f"{queue}:s1:p1:1", JobState.SUCCEEDED, 1, 0, status, now, now, now, body=b"")
     (descriptor,) = other.import_jobs(queue, [ended])
     try:

@@ -110,7 +110,8 @@ def make_app(options: DashboardOptions) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(app_state.history.run()), asyncio.create_task(app_state.claim_watcher.run())]
+        background = app_state.clock_reader, app_state.history, app_state.claim_watcher
+        tasks = [asyncio.create_task(part.run()) for part in background]
         try:
             yield
         finally:

@@ -10,10 +10,12 @@ from starlette.requests import Request
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.keyed_client import KeyedClient
 from pinlater.client.periodic import PeriodicJobs
+from pinlater.client.server_clock import ServerClock
 from pinlater.dashboard.bulk_actions import BulkActions
 from pinlater.dashboard.chart_data import QueueCharts
 from pinlater.dashboard.claim_holders import ClaimDirectory, ClaimScan
 from pinlater.dashboard.class_figures import ClassHistories, ClassHistory, Span
+from pinlater.dashboard.clock_reader import ClockReader
 from pinlater.dashboard.count_cache import CountCache
 from pinlater.dashboard.failing_groups import MOST_GROUPS, Trends, read_trends
 from pinlater.dashboard.first_seen import FirstSeen
@@ -45,6 +47,8 @@ class AppState:
     Attributes:
         options: options of the dashboard.
         client: client of the server.
+        clock: tells the store's time, by which all times on the pages are.
+        clock_reader: background task that sets the clock.
         searcher: client for body searches, one at a time and never retried, since each may cost the server seconds.
         counts: cached job counts.
         history: metrics of the last hour.
@@ -68,6 +72,8 @@ class AppState:
 
     options: DashboardOptions
     client: KeyedClient
+    clock: ServerClock
+    clock_reader: ClockReader
     searcher: AsyncVerbs
     counts: CountCache
     history: History
@@ -115,9 +121,10 @@ class AppState:
 
 def make_app_state(options: DashboardOptions, client: KeyedClient, searcher: AsyncVerbs) -> AppState:
     """Build the shared state."""
-    first_seen, history = FirstSeen(), History(options.read_figures)
+    clock, first_seen = ServerClock(), FirstSeen()
+    history = History(options.read_figures, clock.now)
     counts = CountCache(client, signs=history.signs)
-    directory, histories = PeriodicDirectory(client), ClassHistories(client)
+    directory, histories = PeriodicDirectory(client), ClassHistories(client, clock.now)
     claims = ClaimDirectory(client, history, first_seen)
 
     async def groups_of(queue: str) -> list[FailureGroup]:
@@ -136,6 +143,8 @@ def make_app_state(options: DashboardOptions, client: KeyedClient, searcher: Asy
     return AppState(
         options=options,
         client=client,
+        clock=clock,
+        clock_reader=ClockReader(client, clock),
         searcher=searcher,
         counts=counts,
         history=history,
@@ -145,7 +154,7 @@ def make_app_state(options: DashboardOptions, client: KeyedClient, searcher: Asy
         sessions=Sessions(),
         passwords=PasswordChecker({role: stored for role, stored in hashes.items() if stored}),
         failure_groups=failure_groups,
-        failure_trends=TtlCache(lambda queues: read_trends(client, queues), stale_seconds=_STALE_SECONDS),
+        failure_trends=TtlCache(lambda queues: read_trends(client, queues, clock.now()), stale_seconds=_STALE_SECONDS),
         periodic=periodic,
         classes=TtlCache(lambda key: histories.of_queue(*key), stale_seconds=_STALE_SECONDS),
         queues_of_class=TtlCache(lambda key: histories.of_class(*key), stale_seconds=_STALE_SECONDS),
@@ -154,7 +163,7 @@ def make_app_state(options: DashboardOptions, client: KeyedClient, searcher: Asy
         oldest_due=TtlCache(lambda _: client.oldest_due(), stale_seconds=_SHORTLY_STALE_SECONDS),
         search=asyncio.Lock(),
         triage=Triage(client, history, options.read_figures, periodic=periodic, groups=failure_groups, reports=reports),
-        charts=QueueCharts(client, history),
+        charts=QueueCharts(client, history, clock.now),
     )
 
 

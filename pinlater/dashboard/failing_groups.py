@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
@@ -92,9 +91,9 @@ def failing_groups(groups: Iterable[FailureGroup], job: str, now_seconds: float)
     ]
 
 
-async def read_trends(client: AsyncVerbs, queues: Collection[str]) -> Trends:
-    """Return the failed attempts of all groups of some queues in each of the last 24 hours; empty if unknown."""
-    now_ms = int(time.time() * 1000)
+async def read_trends(client: AsyncVerbs, queues: Collection[str], now: float) -> Trends:
+    """Return the failed attempts of all groups of some queues in each of the 24 hours to ``now``; empty if unknown."""
+    now_ms = int(now * 1000)
     first_ms = now_ms // _HOUR_MS * _HOUR_MS - (TREND_HOURS - 1) * _HOUR_MS
     trends: Trends = {}
     names = sorted(queues)

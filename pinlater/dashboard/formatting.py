@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -86,15 +85,15 @@ def whole_duration(seconds: int) -> str:
     return f"{seconds} s"
 
 
-def moment(epoch_ms: int | None, now: float | None = None) -> Markup | str:
-    """Format a moment relative to now, with the exact time as a tooltip."""
+def moment(epoch_ms: int | None, now: float) -> Markup | str:
+    """Format a moment relative to ``now``, epoch seconds, with the exact time as a tooltip."""
     if not epoch_ms:
         return NOTHING
     try:
         exact = datetime.fromtimestamp(epoch_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         return f"{epoch_ms} ms"
-    ahead = epoch_ms / 1000 - (time.time() if now is None else now)
+    ahead = epoch_ms / 1000 - now
     length = whole_duration(int(abs(ahead)))
     text = "now" if abs(ahead) < 1 else f"in {length}" if ahead > 0 else f"{length} ago"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(

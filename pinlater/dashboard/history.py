@@ -80,10 +80,14 @@ class History:
 
     Args:
         read_figures: returns the current metrics.
+        clock: epoch seconds.
     """
 
-    def __init__(self, read_figures: Callable[[], Awaitable[ServerFigures]]) -> None:
+    def __init__(
+        self, read_figures: Callable[[], Awaitable[ServerFigures]], clock: Callable[[], float] = time.time
+    ) -> None:
         self._read_figures = read_figures
+        self._clock = clock
         self._count = 0
         self._moments = array("d", [math.nan]) * LENGTH
         self._queues: dict[str, _QueueSeries] = {}
@@ -118,7 +122,7 @@ class History:
         """Take one sample."""
         figures = await self._read_figures()
         if figures.processes:
-            self.add(time.time(), figures)
+            self.add(self._clock(), figures)
 
     def add(self, moment: float, figures: ServerFigures) -> None:
         """Store one sample."""

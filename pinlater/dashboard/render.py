@@ -6,6 +6,7 @@ What a form sends back must stay as it is: templates pass it through ``|e``, whi
 from __future__ import annotations
 
 import textwrap
+from contextvars import ContextVar
 
 import jinja2
 from starlette.requests import Request
@@ -26,6 +27,14 @@ from pinlater.model.plural import plural
 SESSION_HEADER = "PinLater-Page"
 """Tells a page that refreshes itself that its session has changed, which makes its forms invalid."""
 
+_now: ContextVar[float] = ContextVar("now")
+"""The store's time for the page that is being rendered, in epoch seconds."""
+
+
+def _moment(epoch_ms: int | None) -> str:
+    return formatting.moment(epoch_ms, _now.get())
+
+
 _environment = jinja2.Environment(
     loader=jinja2.PackageLoader("pinlater.dashboard"),
     autoescape=True,
@@ -40,7 +49,7 @@ _environment.filters.update(
     rate=formatting.rate,
     duration=formatting.duration,
     share=formatting.share,
-    moment=formatting.moment,
+    moment=_moment,
     due_ms=due_ms,
     size=formatting.size,
     plural=plural,
@@ -71,6 +80,7 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
     """
     app = get_app_state(request)
     options = app.options
+    _now.set(app.clock.now())
     session = getattr(request.state, "session", None)
     mark = session.mark if session else ""
     is_partial = "hx-request" in request.headers

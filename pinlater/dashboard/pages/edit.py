@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
@@ -67,7 +66,7 @@ async def edit(request: Request) -> Response:
         due_ms=due_ms(info) if info.state is JobState.PENDING else None,
         has_unique=bool(info.unique),
         units=list(_UNITS),
-        now_ms=int(time.time() * 1000),
+        now_ms=int(app.clock.now() * 1000),
     )
 
 
@@ -215,7 +214,7 @@ def _settings(form: Form, app: AppState) -> _Settings:
     attempts = form.number("attempts", 1, 10_000, int)
     delay = form.number("delay", 0, 366 * 86_400)
     unit = _UNITS.get(form.text("unit", 10), 1)
-    run_after_ms = None if delay is None else int((time.time() + delay * unit) * 1000)
+    run_after_ms = None if delay is None else int((app.clock.now() + delay * unit) * 1000)
     return _Settings(int(priority or 1), int(attempts or _DEFAULT_ATTEMPTS), run_after_ms)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -36,7 +34,7 @@ async def failing(request: Request) -> Response:
     if queue:
         await known_queue(app, queue)
     found = await app.failure_groups.get(queue)
-    every = failing_groups(found, job, time.time())
+    every = failing_groups(found, job, app.clock.now())
     rows = sorted(filter(selection.includes, every), key=order.key)
     list_page = page_of(request, rows)
     of_shown = frozenset(row.group.queue for row in list_page.rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -133,7 +132,7 @@ async def _shown(request: Request, descriptor: str, *, reveals: bool) -> Respons
     run = None
     if holder is not None and holder.host and info.state is JobState.IN_PROGRESS:
         run = run_of(await app.reports.get(""), descriptor, holder.host, holder.pid)
-    now_ms = int(time.time() * 1000)
+    now_ms = int(app.clock.now() * 1000)
     since_ms = app.first_seen.since_ms(info) if info.state is JobState.IN_PROGRESS else None
     return page(
         request,
@@ -141,7 +140,7 @@ async def _shown(request: Request, descriptor: str, *, reveals: bool) -> Respons
         info=info,
         queue=described.queue,
         priority=described.priority,
-        display_state=_standing(info),
+        display_state=_standing(info, now_ms),
         body=body,
         summary=None if body is None else summarize(info.body),
         timeline=timeline_of(info, metadata, now_ms, since_ms=run.since_ms if run else since_ms),
@@ -165,10 +164,10 @@ async def _shown(request: Request, descriptor: str, *, reveals: bool) -> Respons
     )
 
 
-def _standing(info: JobInfo) -> str:
+def _standing(info: JobInfo, now_ms: int) -> str:
     if info.state is JobState.PENDING and info.failure_group is not None:
         return "retrying"
     if info.state is JobState.PENDING:
-        is_due = (info.run_after_ms or 0) <= time.time() * 1000 and not info.waits_for_key
+        is_due = (info.run_after_ms or 0) <= now_ms and not info.waits_for_key
         return "pending" if is_due else "scheduled"
     return {JobState.IN_PROGRESS: "running", JobState.FAILED: "failed"}.get(info.state, "succeeded")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -131,7 +130,7 @@ async def _findings(app: AppState) -> tuple[list[Finding] | None, str]:
 async def _rows(app: AppState) -> list[QueueRow]:
     settings = await app.client.queue_settings()
     oldest, reports = await app.oldest_due.get(""), await app.reports.get("")
-    return queue_rows(settings, app.history, oldest, reports, time.time() * 1000)
+    return queue_rows(settings, app.history, oldest, reports, app.clock.now() * 1000)
 
 
 async def _count(app: AppState, shown: Iterable[QueueRow]) -> None:
@@ -144,5 +143,5 @@ async def _count(app: AppState, shown: Iterable[QueueRow]) -> None:
 
 async def _workers(app: AppState, queues: set[str] | None) -> int:
     """Return the number of job processes that take jobs, of any of the queues; None: of any queue at all."""
-    processes = serving_processes(await app.reports.get(""), time.time() * 1000)
+    processes = serving_processes(await app.reports.get(""), app.clock.now() * 1000)
     return sum(queues is None or not queues.isdisjoint(process.queues) for process in processes)

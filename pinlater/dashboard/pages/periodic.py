@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -64,7 +63,7 @@ async def periodic(request: Request) -> Response:
     if known is None:  # the search takes long, or the server is away: then this call raises, and the page says so
         await app.client.queue_names()
     found = known or PeriodicJobs([], set())
-    now_ms = int(time.time() * 1000)
+    now_ms = int(app.clock.now() * 1000)
     matching = [_row(job, now_ms) for job in found.jobs if wanted.lower() in job.name.lower()]
     tabs = [(shown, [row for row in matching if _is_shown(row, shown.name)]) for shown in _SHOWN]
     rows = sorted(next(rows for shown, rows in tabs if shown.name == which), key=_place)
@@ -140,5 +139,5 @@ def _place(row: _Row) -> tuple[int, float, str, str]:
 
 async def _refreshed(app: AppState, rows: Sequence[_Row]) -> list[_Row]:
     """Return the rows with the current state of their jobs."""
-    jobs, now_ms = await current(app.client, [row.job for row in rows]), int(time.time() * 1000)
+    jobs, now_ms = await current(app.client, [row.job for row in rows]), int(app.clock.now() * 1000)
     return [_row(job, now_ms) for job in jobs]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -54,7 +52,7 @@ async def queue(request: Request) -> Response:
         counts = (await app.counts.get([name])).get(name, counts)
     due_ms = (await app.oldest_due.get("")).get(name)
     reports = await app.reports.get("")
-    groups = failing_groups(await app.failure_groups.get(name), "", time.time())
+    groups = failing_groups(await app.failure_groups.get(name), "", app.clock.now())
     return page(
         request,
         "queue.html",
@@ -65,13 +63,13 @@ async def queue(request: Request) -> Response:
         states=DISPLAY_STATES,
         priorities=priorities,
         waiting_for_key=await _waiting_for_key(app, name) if counts.scheduled else 0,
-        oldest=None if due_ms is None else max(time.time() - due_ms / 1000, 0.0),
+        oldest=None if due_ms is None else max(app.clock.now() - due_ms / 1000, 0.0),
         rates=app.history.rates(name),
         findings=[
             (finding, link_of(finding, can_search=not app.options.hides_bodies))
             for finding in await _findings(app, name)
         ],
-        workers=(serving := workers_of(reports, name, time.time() * 1000))[:_MOST_WORKERS],
+        workers=(serving := workers_of(reports, name, app.clock.now() * 1000))[:_MOST_WORKERS],
         hidden_workers=max(len(serving) - _MOST_WORKERS, 0),
         groups=sorted(groups, key=ORDERS["jobs"].key)[:_MOST_GROUPS],
         more_groups=max(len(groups) - _MOST_GROUPS, 0),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 
 from starlette.requests import Request
@@ -74,7 +73,7 @@ async def workers(request: Request) -> Response:
         unknown=unknown_classes(reports, queue or None),
         jobs_of_class=jobs_of_class,
         deployment_for=deployment_for,
-        silent={report.id for report in reports if is_silent(report, time.time() * 1000)},
+        silent={report.id for report in reports if is_silent(report, app.clock.now() * 1000)},
         clock_off_ms=int(Thresholds().clock_seconds * 1000),
         parked=None if recent is None else int(recent[2].gauges.get(PARKED, 0)),
     )

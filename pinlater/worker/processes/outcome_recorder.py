@@ -7,6 +7,7 @@ import logging
 import os
 from time import monotonic_ns
 
+from pinlater.client.server_clock import ServerClock
 from pinlater.model.class_name import NO_CLASS
 from pinlater.worker.claim_table.counters import CANCELLED, UNREADABLE, ProcessCounters
 from pinlater.worker.claim_table.snapshot import SUCCEEDED
@@ -15,7 +16,6 @@ from pinlater.worker.session.ack_buffer import AckBuffer
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.outcome import Failure, Interruption, LostClaim, Outcome, ReleasedUnknown, Result
 from pinlater.worker.session.run_reporter import RunReporter
-from pinlater.worker.session.server_clock import ServerClock
 
 _LONG_RUN_NS = 50_000_000
 """Acks of successes tell the server the run time if it was at least this long."""

@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 
+from pinlater.client.server_clock import ServerClock
 from pinlater.errors import ConfigError, QueueNotFound, ServiceError, UnknownError
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job
@@ -27,7 +28,6 @@ from pinlater.protocol.internal_calls import for_server_time
 from pinlater.protocol.messages import PinLaterJob
 from pinlater.protocol.operations import Calls
 from pinlater.worker.session.pipeline import Pipeline
-from pinlater.worker.session.server_clock import ServerClock
 
 _REPEAT_SECONDS = 60.0
 """Interval; a job that somebody deleted, or that a worker of an older deployment ended, is back after this time."""

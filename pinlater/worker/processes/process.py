@@ -16,6 +16,7 @@ from time import monotonic_ns
 
 from pinlater_supervisor import Child
 
+from pinlater.client.server_clock import ServerClock
 from pinlater.errors import CallError, ServerUnavailable, ServiceError
 from pinlater.jobs.body_codec import JobCodec
 from pinlater.jobs.body_schemas import bounded_classes
@@ -35,7 +36,6 @@ from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.fetcher import Fetcher
 from pinlater.worker.session.pipeline import Pipeline
 from pinlater.worker.session.run_reporter import RunReporter
-from pinlater.worker.session.server_clock import ServerClock
 from pinlater.worker.session.weighted_round_robin import WeightedRoundRobin
 from pinlater.worker.shared import Shared
 

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from typing import Any
 
+from pinlater.client.server_clock import ServerClock
 from pinlater.errors import CallError, DequeueRateLimited, QueueNotFound, ServerError, ServerUnavailable, ServiceError
 from pinlater.protocol.conversion.jobs import split_reply
 from pinlater.protocol.internal_calls import with_acks
@@ -20,7 +21,6 @@ from pinlater.worker.session.ack_buffer import AckBuffer
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.pace import SHORT_SECONDS, Pace
 from pinlater.worker.session.pipeline import Pipeline
-from pinlater.worker.session.server_clock import ServerClock
 from pinlater.worker.session.weighted_round_robin import WeightedRoundRobin
 
 _AHEAD = 2

@@ -7,6 +7,7 @@ import json
 from pinlater.cli import command
 from pinlater.cli.snapshots import read_snapshots
 from pinlater.errors import QueueNotFound
+from pinlater.model.messages import CancelledJobs
 from tests.unit.cli.answers import dequeued
 
 
@@ -16,6 +17,7 @@ def test_it_makes_do_with_what_a_server_of_the_original_knows(tool_run, server):
         "getOldestDueTimestamps": "unknown",
         "getQueueNames": {"email"},
         "getFailureGroups": "unknown",
+        "getCancelledJobs": "unknown",
         "getJobCount": 1,
         "dequeueJobs": dequeued(b"x"),
     }
@@ -65,6 +67,9 @@ class BusyClient:
 
     async def failure_groups(self, _, limit):
         return []
+
+    async def cancelled_jobs(self, _):
+        return CancelledJobs([], 0)
 
 
 def test_no_call_waits_for_a_connection_however_many_queues_there_are():

@@ -13,6 +13,7 @@ from pinlater.protocol.messages import (
     PinLaterWorker,
     PinLaterWorkerProcess,
 )
+from tests.unit.cli.answers import with_time
 
 
 def process(pid, *jobs, queues=("email",), **fields):
@@ -20,8 +21,8 @@ def process(pid, *jobs, queues=("email",), **fields):
     return PinLaterWorkerProcess(pid, queueNames=list(queues), runningJobs=running, **fields)
 
 
-def worker(host, *processes, silent_seconds=1.0, **fields):
-    reported_ms = int((time.time() - silent_seconds) * 1000)
+def worker(host, *processes, silent_seconds=1.0, store_ahead=0.0, **fields):
+    reported_ms = int((time.time() - silent_seconds + store_ahead) * 1000)
     return PinLaterWorker(f"{host}:1", host, processes=list(processes), reportedAtTimestampMillis=reported_ms, **fields)
 
 
@@ -29,8 +30,8 @@ def worker(host, *processes, silent_seconds=1.0, **fields):
 def lines(tool_run, server):
     """Return the rows that are shown for some workers, cut into cells."""
 
-    def show(*workers, options=()):
-        server.answer = lambda _: list(workers)
+    def show(*workers, options=(), store_ahead=0.0):
+        server.answer = with_time(list(workers), store_ahead)
         status, out, err = tool_run("workers", *options)
         assert (status, err) == (0, "")
         header, *rows = out.splitlines()
@@ -70,6 +71,16 @@ def test_a_worker_that_drains_or_says_nothing_more_is_marked(lines):
     assert [state for state, _ in cells] == ["draining", cells[1][0], "draining"]
     assert cells[1][0].startswith("silent for 2")
     assert cells[2][1] == "-"
+
+
+@pytest.mark.parametrize("store_ahead", [-3600.0, 3600.0])
+def test_the_clock_of_this_machine_does_not_matter(lines, store_ahead):
+    busy = process(1, ("email:s1:p1:7", 90))
+    here = worker("a", busy, store_ahead=store_ahead, sentAtTimestampMillis=int((time.time() - 1) * 1000))
+    gone = worker("b", process(2), store_ahead=store_ahead, silent_seconds=20)
+    _, _, cells = lines(here, gone, store_ahead=store_ahead)
+    assert cells[0] == ("up", "email:s1:p1:7 for 90.0 s")
+    assert cells[1][0].startswith("silent for 2")
 
 
 def test_the_longest_runs_are_named_first_and_the_others_counted(lines):
@@ -134,7 +145,7 @@ def test_a_server_of_the_original(tool_run, server):
 
 def test_classes_that_no_worker_knows_are_named(tool_run, server):
     unknown = [PinLaterUnknownJobs("email", "New\x1b", 12, int((time.time() - 5) * 1000))]
-    server.answer = lambda _: [worker("a", process(1), unknownJobs=unknown), worker("b", unknownJobs=unknown)]
+    server.answer = with_time([worker("a", process(1), unknownJobs=unknown), worker("b", unknownJobs=unknown)])
     status, _, err = tool_run("workers")
     assert status == 0
     assert err.startswith("no worker can read jobs of class New")

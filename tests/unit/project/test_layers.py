@@ -72,7 +72,7 @@ LAYERS = [
     ("pinlater.worker.keeper", "client errors model pinlater_supervisor protocol worker.claim_table worker.session"),
     (
         "pinlater.worker.processes",
-        "errors jobs model pinlater_supervisor protocol worker.claim_table worker.running worker.session",
+        "client errors jobs model pinlater_supervisor protocol worker.claim_table worker.running worker.session",
     ),
     ("pinlater.worker.running", "client errors jobs model worker.claim_table worker.session"),
     ("pinlater.worker.session", "client errors jobs model pinlater_supervisor protocol worker.claim_table"),

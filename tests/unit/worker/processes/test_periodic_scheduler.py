@@ -7,6 +7,7 @@ from time import time
 import pytest
 
 from pinlater import Job, JobState
+from pinlater.client.server_clock import ServerClock
 from pinlater.errors import (
     ConfigError,
     EnqueueRejected,
@@ -26,7 +27,6 @@ from pinlater.protocol.messages import (
 from pinlater.protocol.operations import Calls
 from pinlater.worker.processes import periodic_scheduler as scheduler_module
 from pinlater.worker.processes.periodic_scheduler import FirstPeriodicJobs, PeriodicScheduler
-from pinlater.worker.session.server_clock import ServerClock
 from tests.unit.worker.fakes import FakePipeline
 from tests.unit.worker.ticking_jobs import (
     EVERY_MINUTE,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pinlater.client.server_clock import ServerClock
 from pinlater.errors import DequeueRateLimited, NoHealthyShards, QueueNotFound, UnknownError
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.snapshot import SOLO_LAYOUT, Identity, Layout
@@ -10,7 +11,6 @@ from pinlater.worker.session import fetcher as fetcher_module
 from pinlater.worker.session.ack_buffer import AckBuffer
 from pinlater.worker.session.fetcher import Fetcher
 from pinlater.worker.session.queue_acks import QueueAcks
-from pinlater.worker.session.server_clock import ServerClock
 from pinlater.worker.session.weighted_round_robin import WeightedRoundRobin
 from tests.unit.worker.fakes import FakePipeline, names, reply
 

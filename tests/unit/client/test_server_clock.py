@@ -1,6 +1,6 @@
 """The server's time, as a worker learns it from answers that take their time."""
 
-from pinlater.worker.session.server_clock import ServerClock
+from pinlater.client.server_clock import ServerClock
 
 
 class Bench:
