@@ -1,32 +1,99 @@
-"""Configure logging to standard error, for all our programs."""
+"""Log to standard error, for all our programs, whatever becomes of it."""
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import os
+import select
+import stat
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import Any, TextIO
 
 MOST_MESSAGE_CHARACTERS = 8_000
 """Longest message in a JSON line: log collectors cut or drop long lines, and a cut object is not valid JSON."""
 MOST_TRACEBACK_CHARACTERS = 16_000
 _MOST_FIELD_CHARACTERS = 500
+PATIENCE_SECONDS = 2.0
+"""How long to wait for whoever reads a pipe, a socket or a terminal; then text is dropped until there is room again."""
 _STDERR = 2
 
 
-class StderrHandler(logging.StreamHandler[TextIO]):
-    """Drops lines that cannot be written, as on a full disk.
+class LossyText(io.TextIOWrapper):
+    """A stream to an open file descriptor, flushed after each line; nothing that is written to it raises `OSError`.
 
-    The standard handler would report that on stderr, too. The interpreter would try to write the report at its end, and
-    exit with 120.
+    A disk may be full, and the reader of a pipe may have left, or hang. A server or a master that waited for it would
+    do nothing else any more, and a job that failed because of a line would do its work again.
+
+    Args:
+        descriptor: of the file; it is not closed with the stream.
+        encoding: of the text.
+        errors: what to do with text that it cannot encode.
     """
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
-        """Report an error of logging as usual, but not of writing."""
-        if not isinstance(sys.exception(), OSError):
-            super().handleError(record)
+    def __init__(self, descriptor: int, encoding: str, errors: str | None) -> None:
+        self._file = _LossyFile(descriptor)
+        super().__init__(io.BufferedWriter(self._file), encoding=encoding, errors=errors, line_buffering=True)
+
+    @property
+    def unread_bytes(self) -> int:
+        """How many bytes were dropped because nobody read what was written before, since `forget_unread`."""
+        return self._file.unread_bytes
+
+    def forget_unread(self) -> None:
+        """Count from 0 again."""
+        self._file.unread_bytes = 0
+
+
+class _LossyFile(io.FileIO):
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor, "w", closefd=False)
+        self.unread_bytes = 0
+        self._has_reader = not stat.S_ISREG(os.fstat(descriptor).st_mode)
+        self._patience_seconds = PATIENCE_SECONDS
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
+
+    def write(self, data: Any, /) -> int:
+        view = memoryview(data)
+        if self._has_reader and not self._await_room():
+            return self._drop(view.nbytes)
+        try:
+            # A pipe that has room takes so much without making its writer wait.
+            written: int | None = super().write(view[: select.PIPE_BUF] if self._has_reader else view)
+        except OSError:
+            return view.nbytes
+        # None: it is full, and whoever opened it wants writers not to wait.
+        return self._drop(view.nbytes) if written is None else written
+
+    def _await_room(self) -> bool:
+        has_room = bool(self._poll.poll(self._patience_seconds * 1000))
+        self._patience_seconds = PATIENCE_SECONDS if has_room else 0.0
+        return has_room
+
+    def _drop(self, count: int) -> int:
+        self.unread_bytes += count
+        return count
+
+
+class StderrHandler(logging.StreamHandler[TextIO]):
+    """Says, when the reader of a `LossyText` is back, how much it has missed."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        missed = self._unread_bytes
+        super().emit(record)
+        if missed and self._unread_bytes == missed and isinstance(self.stream, LossyText):
+            self.stream.forget_unread()
+            text = "%d bytes of the log before this line were dropped, since nobody read standard error in time"
+            super().emit(logging.LogRecord(__name__, logging.WARNING, "", 0, text, (missed,), None))
+
+    @property
+    def _unread_bytes(self) -> int:
+        return self.stream.unread_bytes if isinstance(self.stream, LossyText) else 0
 
 
 def configure_logging(
@@ -149,6 +216,6 @@ def _escaped(text: str) -> str:
 def _own_stderr() -> TextIO | None:
     """Open a stream to stderr that stays open if a job closes ``sys.stderr``; return None if there is no stderr."""
     try:
-        return open(_STDERR, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+        return LossyText(_STDERR, encoding="utf-8", errors="backslashreplace")
     except OSError:
         return None

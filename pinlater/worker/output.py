@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import Any, TextIO
+from typing import TextIO
 
-
-class _LossyFile(io.FileIO):
-    """A file whose writes never fail, even if the disk is full or the pipe is closed.
-
-    Otherwise a job that prints a line after its work would fail and do the work again.
-    """
-
-    def write(self, data: Any, /) -> int:
-        try:
-            return super().write(data)
-        except OSError:
-            return memoryview(data).nbytes
+from pinlater.logs import LossyText
 
 
 def make_output_lossy() -> None:
@@ -29,5 +18,4 @@ def make_output_lossy() -> None:
 def _lossy(stream: TextIO) -> TextIO:
     if not isinstance(stream, io.TextIOWrapper):  # there is none, or it is a test's
         return stream
-    raw = _LossyFile(stream.fileno(), "w", closefd=False)
-    return io.TextIOWrapper(io.BufferedWriter(raw), encoding=stream.encoding, errors=stream.errors, line_buffering=True)
+    return LossyText(stream.fileno(), stream.encoding, stream.errors)
