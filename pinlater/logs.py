@@ -99,16 +99,18 @@ class StderrHandler(logging.StreamHandler[TextIO]):
 def configure_logging(
     level: str,
     formatter: logging.Formatter,
-    new_handler: Callable[[TextIO | None], logging.Handler] = StderrHandler,
+    new_handler: Callable[[TextIO], logging.Handler] = StderrHandler,
 ) -> None:
-    """Log everything to standard error.
+    """Log everything to standard error; call it before the program opens what it keeps open.
 
     Args:
         level: lowest level to log, such as ``INFO``.
         formatter: formats the records.
         new_handler: creates the handler for a stream.
     """
-    handler = new_handler(_own_stderr())
+    _open_missing_streams()
+    # A stream of its own, which stays open if a job closes ``sys.stderr``.
+    handler = new_handler(LossyText(_STDERR, encoding="utf-8", errors="backslashreplace"))
     handler.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[handler], force=True)
 
@@ -213,9 +215,12 @@ def _escaped(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _own_stderr() -> TextIO | None:
-    """Open a stream to stderr that stays open if a job closes ``sys.stderr``; return None if there is no stderr."""
-    try:
-        return LossyText(_STDERR, encoding="utf-8", errors="backslashreplace")
-    except OSError:
-        return None
+def _open_missing_streams() -> None:
+    """Open ``/dev/null`` as those of standard input, output and error that are closed.
+
+    Otherwise their numbers would be those of the next files, such as a socket that listens, and whoever redirects a
+    standard stream would close that.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
