@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -155,7 +156,7 @@ def _run(settings: Settings) -> int:
         log.warning("%s", unread)
     _refuse_exposure(settings)
     check_access(settings)
-    allow_connections(settings.max_connections)
+    settings = replace(settings, max_connections=allow_connections(settings.max_connections))
     certificates, admin_certificates = certificates_of(settings), admin_certificates_of(settings)
     listeners = [listen(settings.thrift_host, settings.thrift_port, key="THRIFT_PORT", option="--port")]
     admin_listener = listen(settings.admin_host, settings.admin_port, key="OSTRICH_PORT", option="--admin-port")

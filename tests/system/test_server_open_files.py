@@ -44,13 +44,15 @@ def test_a_limit_that_may_be_raised_is_no_limit(start, connect):
     assert "limit of open files" not in server.log
 
 
-def test_a_limit_that_is_too_low_is_told_and_connections_wait_until_others_go(start, connect):
+def test_a_limit_that_is_too_low_is_told_and_leaves_files_for_the_store(start, connect):
     server = start(80, 80)
+    assert "the limit of open files is 80, enough for 20 connections" in server.log
     assert "raise the hard limit" in server.log
     process = server.child()
     (early,) = connect(server, 1)
     crowd = connect(server, 150)
-    wait_for(lambda: process.num_fds() >= 79)
+    wait_for(lambda: "refused: 20 are open (MAX_CONNECTIONS, or the limit of open files)" in server.log)
+    wait_for(lambda: process.num_fds() < 70)
     for _ in range(50):
         assert answered(early)  # whoever is connected notices nothing
     for sock in crowd:

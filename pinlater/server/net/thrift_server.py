@@ -135,8 +135,9 @@ class ThriftServer:
     def admit(self, connection: ClientConnection, address: str) -> Peer | None:
         """Admit a connection, unless there are too many; return its client address, or None."""
         peer = None
-        if len(self._connections) >= self.settings.max_connections:
-            log.warning("connection from %s refused: %d are open (MAX_CONNECTIONS)", address, len(self._connections))
+        if (count := len(self._connections)) >= self.settings.max_connections:
+            reason = "MAX_CONNECTIONS, or the limit of open files"
+            log.warning("connection from %s refused: %d are open (%s)", address, count, reason)
         elif (peer := self.peers.admit(address)) is None:
             log.warning("connection from %s refused: this address has too many (MAX_CONNECTIONS_PER_ADDRESS)", address)
         if peer is None:
