@@ -66,7 +66,11 @@ def fork(child: Child, run: Run, leave_master: Callable[[], None]) -> int:
     _flush()
     master = os.getpid()
     with signals.blocked():
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except BlockingIOError as error:
+            advice = "wait for processes to end, or raise their limit (ulimit -u, TasksMax=, pids.max)"
+            raise BlockingIOError(error.errno, f"{error.strerror}; {advice}") from error
         if pid == 0:
             _run_and_exit(child, run, leave_master, master)
     # The child does the same: whichever is first, the group exists before the master may want to kill it.

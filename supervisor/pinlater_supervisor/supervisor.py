@@ -283,15 +283,14 @@ class Supervisor:
         return [state for state in self._states if self._drain is None or self._drain.restarts(state)]
 
     def _start(self, state: PoolState) -> None:
-        process = state.new_child()
         title = state.pool.title or f"{self.name}: {state.pool.name}"
-        position = ChildPosition(process.pool.name, process.slot, process.generation)
-        child = Child(position, process.page, title, self._wakeup_writer)
         try:
+            process = state.new_child()
+            position = ChildPosition(process.pool.name, process.slot, process.generation)
+            child = Child(position, process.page, title, self._wakeup_writer)
             process.pid = fork.fork(child, state.pool.run, self._leave_master)
-        except (OSError, fork.ThreadsRunningError) as error:
+        except (OSError, fork.ThreadsRunningError) as error:  # a page that was made is freed with its last reference
             log.error("cannot start a child of pool %s: %s", state.pool.name, error)  # noqa: TRY400 - expected, the trace says nothing
-            process.page.close()
             state.delay_start(monotonic() + FORK_RETRY_SECONDS)
             if isinstance(error, fork.ThreadsRunningError) and self._drain is None:
                 self._begin_stop(EX_SOFTWARE)

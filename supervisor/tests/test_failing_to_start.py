@@ -236,3 +236,31 @@ def test_a_pool_that_awaits_a_reload_may_begin_broken(start):
     master.send(signal.SIGHUP)
     assert master.expect("ready jobs")[4] == "1"
     assert master.stop() == 0
+
+
+def test_a_system_without_room_for_a_child_for_a_while_ends_nothing(start):
+    master = start("""
+        import errno, mmap
+        from pinlater_supervisor import child_page
+
+        fork, page, refusals = os.fork, mmap.mmap, []
+
+        def refuse(number, carry_out):
+            def call(*arguments):
+                if os.path.exists(sys.argv[0] + ".full") and len(refusals) < 4:
+                    refusals.append(number)
+                    raise OSError(number, os.strerror(number))
+                return carry_out(*arguments)
+            return call
+
+        os.fork = refuse(errno.EAGAIN, fork)
+        mmap.mmap = lambda *arguments: refuse(errno.ENOMEM, page)(*arguments) if len(refusals) % 2 else page(*arguments)
+        supervise(Pool(name="jobs", run=worker))
+    """)
+    pid = int(master.expect("ready jobs 0")[3])
+    master.path.with_name("program.py.full").touch()
+    os.kill(pid, signal.SIGKILL)
+    master.expect("ready jobs 0")
+    assert master.stop() == 0
+    assert master.log.count("raise their limit (ulimit -u, TasksMax=, pids.max)") == 2
+    assert master.log.count("cannot start a child of pool jobs: [Errno 12]") == 2
