@@ -152,8 +152,13 @@ def _load_named(option: str, names: Sequence[str], what: str) -> list[Any]:
 
 
 def _add_current_folder() -> None:
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - the entry is a string
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    try:
+        folder = os.getcwd()  # noqa: PTH109 - the entry is a string
+    except FileNotFoundError:
+        problem = "the current directory was deleted, so modules cannot be found; start this program in another one"
+        raise ModulesInvalid([problem]) from None
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
 
 
 def _named(option: str, text: str, what: str, problems: list[str]) -> Callable[..., object] | None:

@@ -50,6 +50,14 @@ def test_a_module_of_the_current_folder(project):
     assert load("wk_mail") == ["Mail", "Post"]
 
 
+def test_a_current_folder_that_was_deleted(project, tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(ModulesInvalid, match="the current directory was deleted"):
+        load("wk_mail")
+
+
 def test_a_file(project):
     project(wk_dir__in__wk_file=job("Filed"))
     assert load("wk_dir/wk_file.py") == ["Filed"]
