@@ -14,18 +14,20 @@ class LogRateLimit(logging.Filter):
 
     Args:
         clock: monotonic seconds.
+        spares_errors: whether errors are always written, since the server causes them, not a client.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, spares_errors: bool = True) -> None:
         super().__init__()
+        self._spares_errors = spares_errors
         self._clock = clock
         self._second = -1
         self._passed = 0
         self._left_out = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is written. Errors always are: the server, not a client, causes them."""
-        if record.levelno >= logging.ERROR:
+        """Return whether the record is written."""
+        if self._spares_errors and record.levelno >= logging.ERROR:
             return True
         second = int(self._clock())
         if second != self._second:

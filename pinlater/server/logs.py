@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from pinlater.logs import JsonFormatter, UtcFormatter, configure_logging
+from pinlater.server.log_rate_limit import LogRateLimit
 
 
 def set_up_logs(level: str, log_format: str) -> None:
@@ -15,6 +16,8 @@ def set_up_logs(level: str, log_format: str) -> None:
         log_format: ``plain`` or ``json``.
     """
     configure_logging(level, JsonFormatter() if log_format == "json" else PlainFormatter())
+    # When it can open no more files, it logs each connection that it could have accepted: thousands a second.
+    logging.getLogger("asyncio").addFilter(LogRateLimit(spares_errors=False))
 
 
 class PlainFormatter(UtcFormatter):

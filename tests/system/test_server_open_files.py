@@ -1,6 +1,7 @@
 """The limit of open files that a server is started with, and what becomes of connections beyond it."""
 
 import contextlib
+import socket
 
 import pytest
 
@@ -64,3 +65,12 @@ def test_a_limit_that_is_too_low_is_told_and_leaves_files_for_the_store(start, c
 
     assert wait_for(comes_in)
     assert server.child() == process
+
+
+def test_an_admin_port_without_files_for_connections_does_not_fill_the_log(start):
+    server = start(40, 40)
+    with contextlib.ExitStack() as stack:
+        for _ in range(60):
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.admin_port), timeout=20))
+        wait_for(lambda: "records before this were left out" in server.log)
+    assert wait_for(lambda: server.page("/readyz") == (200, "ok\n"))
