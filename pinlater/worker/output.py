@@ -1,4 +1,4 @@
-"""Standard output and error of jobs: text that cannot be written is dropped and fails no job."""
+"""Standard output and error of jobs: text that cannot be written is dropped or escaped, and fails no job."""
 
 from __future__ import annotations
 
@@ -18,4 +18,5 @@ def make_output_lossy() -> None:
 def _lossy(stream: TextIO) -> TextIO:
     if not isinstance(stream, io.TextIOWrapper):  # there is none, or it is a test's
         return stream
-    return LossyText(stream.fileno(), stream.encoding, stream.errors)
+    errors = "backslashreplace" if stream.errors == "strict" else stream.errors
+    return LossyText(stream.fileno(), stream.encoding, errors)
