@@ -28,6 +28,7 @@ from pinlater.server.memory_allocator import return_large_blocks
 from pinlater.server.metrics import Metrics
 from pinlater.server.net.listeners import address_of
 from pinlater.server.net.thrift_server import ThriftServer
+from pinlater.server.peer_processes.private_folder import restore_folder
 from pinlater.server.stores import open_store
 
 log = logging.getLogger("pinlater.server")
@@ -69,6 +70,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(child: Child, config: ProcessConfig) -> None:
+    restore_folder(config.folder)
     async with AsyncExitStack() as stack:
         metrics = Metrics()
         store = await open_store(config.settings, metrics, config.kept)

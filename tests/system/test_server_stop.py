@@ -1,10 +1,13 @@
 """The end of a server: on TERM it answers what is in flight and exits with 0; wrong settings exit with 78."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 from thrift.transport.TTransport import TTransportException
@@ -98,6 +101,21 @@ def test_a_folder_for_temporary_files_with_a_long_name_stops_no_server(tmp_path,
     assert wait_for(lambda: server.page("/readyz") == (200, "ok\n"))
     assert server.stop() == 0
     assert "too long" not in server.log
+
+
+def test_a_process_is_replaced_though_the_private_folder_was_removed(tmp_path, monkeypatch):
+    with tempfile.TemporaryDirectory(dir="/tmp") as parent:  # a short name, as sockets need it
+        monkeypatch.setenv("TMPDIR", parent)
+        with ServerProcess(tmp_path / "server") as server:
+            (folder,) = Path(parent).iterdir()
+            shutil.rmtree(folder)
+            first = server.child()
+            first.kill()
+            wait_for(lambda: server.page("/readyz") == (200, "ok\n"))
+            assert server.child() != first
+            assert f"{folder} was removed, and made again" in server.log
+            assert folder.stat().st_mode & 0o777 == 0o700
+            assert server.stop() == 0
 
 
 def test_no_process_is_left_behind(server):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import tempfile
@@ -12,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pinlater.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 _PREFIX = "pinlater-server-"
 
@@ -39,6 +42,23 @@ def private_folder() -> Iterator[Path]:
             yield Path(name)
         finally:
             os.close(lock)
+
+
+def restore_folder(folder: Path) -> None:
+    """Make the folder again if something has removed it, such as a job that cleans ``/tmp``.
+
+    Raises:
+        ConfigError: that cannot be done.
+    """
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        if folder.lstat().st_uid == os.geteuid():
+            return
+        raise ConfigError(f"{folder} was made by another user; restart the server") from None
+    except OSError as error:
+        raise ConfigError(f"{folder} was removed, and cannot be made again: {error.strerror}") from error
+    log.warning("%s was removed, and made again; restart the server for its dashboard to work", folder)
 
 
 def _parent() -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pinlater.errors import ConfigError
-from pinlater.server.peer_processes.private_folder import private_folder
+from pinlater.server.peer_processes.private_folder import private_folder, restore_folder
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +30,20 @@ def test_it_is_private_and_gone_at_the_end(parent):
         assert folder.parent == parent
         assert folder.stat().st_mode & 0o777 == 0o700
     assert list(parent.iterdir()) == []
+
+
+def test_a_folder_that_another_user_has_made_in_its_place_is_not_used(parent, monkeypatch):
+    with private_folder() as folder:
+        restore_folder(folder)
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        with pytest.raises(ConfigError, match="was made by another user; restart the server"):
+            restore_folder(folder)
+        monkeypatch.undo()
+
+
+def test_a_folder_that_cannot_be_made_again(parent):
+    with pytest.raises(ConfigError, match="was removed, and cannot be made again: No such file"):
+        restore_folder(parent / "gone" / "folder")
 
 
 def test_a_folder_with_a_long_name_is_not_taken(parent, monkeypatch):
