@@ -4,6 +4,7 @@ import asyncio
 import os
 
 import pytest
+from asyncmy.errors import OperationalError
 
 from pinlater.errors import QueueNotFound
 from pinlater.model.attempts import StoredAck
@@ -190,6 +191,26 @@ def test_an_enqueue_whose_answer_is_lost_stores_one_job(proxy, once, unique):
         assert [job.descriptor for job in found.jobs] == names
 
     with_connected(scenario, endpoint=endpoint_of(shared_service(), port=proxy.port))
+
+
+@pytest.mark.parametrize("number", [3032, 3100, 3101, 3782])
+@pytest.mark.parametrize("once", [None, key()], ids=["without a key", "with a key"])
+def test_what_the_others_of_a_group_commit_though_their_primary_rolls_it_back_is_stored_once(monkeypatch, once, number):
+    send, failures = MysqlConnection._send, [number]
+
+    async def send_to_primary(connection, packet, results):
+        await send(connection, packet, results)
+        if b"INSERT INTO" in packet and failures:
+            raise OperationalError(failures.pop(), "Plugin instructed the server to rollback the current transaction.")
+
+    async def scenario(server):
+        monkeypatch.setattr(MysqlConnection, "_send", send_to_primary)
+        names = await server.enqueue_jobs(QUEUE, [new_job(), new_job()], once=once)
+        assert not failures
+        found = await server.dequeue_jobs(QUEUE, 9, Claim("h:1:1:w:1", 60_000))
+        assert [job.descriptor for job in found.jobs] == names
+
+    with_connected(scenario)
 
 
 def test_a_call_that_meets_its_own_repeat_after_a_long_wait_returns_what_that_has_stored(monkeypatch):

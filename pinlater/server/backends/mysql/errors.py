@@ -18,8 +18,6 @@ DUPLICATE_KEY = 1062
 NULL_VALUE = 1048
 NOT_SENT = 2006
 """From the driver: the connection was already closed, and the packet was not sent."""
-ROLLED_BACK_AT_COMMIT = 3101
-"""From MySQL group replication; Galera reports a deadlock instead."""
 DUPLICATE_COLUMN = 1060
 DISK_FULL, TABLE_FULL = 1021, 1114
 """InnoDB also reports the second when its files cannot grow."""
@@ -32,6 +30,10 @@ STATEMENT_TIMEOUT = frozenset({1969, 3024})
 _UNAVAILABLE = frozenset({1047, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 3169, 4031})
 """The server is shutting down, has closed the connection, or (1047) is a Galera node without a quorum: it cannot serve
 now, but may later."""
+
+_GROUP_LEFT = frozenset({3032, 3100, 3101, 3781, 3782, 3783})
+"""A member of a MySQL replication group has lost the others, or is about to become its primary. It has rolled back what
+it was committing, but if the others had received that already, they commit it (3100, 3101)."""
 
 _READ_ONLY = frozenset({1290, 1836})
 """``read_only`` or ``innodb_read_only`` is set: the server is a replica, or is about to become one."""
@@ -104,7 +106,7 @@ def classify(error: MySQLError) -> Exception:
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     if number == LOCK_WAIT_TIMEOUT:
         return LockTimeout(str(error))
-    if number in {DEADLOCK, DUPLICATE_KEY, ROLLED_BACK_AT_COMMIT}:
+    if number in {DEADLOCK, DUPLICATE_KEY}:
         return TransactionConflict(str(error))
     if number == NOT_SENT:
         return PacketNotSent(str(error))
@@ -114,7 +116,7 @@ def classify(error: MySQLError) -> Exception:
         return UnusableServer(f"{error}; the user needs all privileges on the database")
     if number in _NO_SCHEMA:
         return SchemaMissing(str(error))
-    if number == 0 or 2000 <= number < 3000 or number in _UNAVAILABLE:
+    if number == 0 or 2000 <= number < 3000 or number in _UNAVAILABLE | _GROUP_LEFT:
         return ConnectionLost(str(error))
     if number in STATEMENT_TIMEOUT:
         return StatementTimeout("the database stopped a statement that took too long; nothing was changed")
