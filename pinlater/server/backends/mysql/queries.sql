@@ -49,6 +49,11 @@ SELECT value FROM {db}.settings WHERE name = 'schema_version' FOR UPDATE SKIP LO
 -- Changes nothing, but fails where nothing can be changed.
 UPDATE {db}.settings SET value = value WHERE name = ''
 
+-- name: count_probe
+-- Changes something: a member of a group that has lost the others, or a source of replicas that must confirm, accepts
+-- changes, but commits none.
+INSERT INTO {db}.settings (name, value) VALUES ('probes', 1) ON DUPLICATE KEY UPDATE value = value + 1
+
 -- name: reserve_ids
 -- A block of ids for one server; the insert id of the statement is the end of the block.
 UPDATE {db}.settings SET value = LAST_INSERT_ID(value + :count) WHERE name = 'next_job_id'

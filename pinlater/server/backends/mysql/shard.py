@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from operator import attrgetter
 from typing import TypeVar
@@ -128,8 +128,9 @@ class MysqlShard(MysqlMaintenance, MysqlMessages, MysqlReports, MysqlStatistics)
         """Number of open connections to its server, which all shards on it share."""
         return self._pool.connections
 
-    async def ping(self) -> None:
-        await self._database.rows(self._database.queries.bind("try_to_write"))
+    async def ping(self, *, commits: bool = False) -> None:
+        with suppress(NoRoom):  # its jobs can be looked at
+            await self._database.rows(self._database.queries.bind("count_probe" if commits else "try_to_write"))
 
     async def read_clock(self) -> float:
         return await self._database.read(self._database.read_clock)

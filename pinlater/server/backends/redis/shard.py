@@ -107,7 +107,7 @@ class RedisShard(RedisLifecycle, RedisMaintenance, RedisMessages, RedisReports, 
         """Number of open connections to its server, not counting the subscription to messages of other servers."""
         return self._connection.is_open + self._slow_connection.is_open
 
-    async def ping(self) -> None:
+    async def ping(self, *, commits: bool = False) -> None:  # noqa: ARG002
         try:
             async with asyncio.timeout(_PING_SECONDS):
                 await self._slow_scripts.command("DEL", self._slow_scripts.shard_key("ping"))  # which may be forbidden

@@ -132,8 +132,11 @@ class Shard(Store, Protocol):
     def connections(self) -> int:
         """Open connections to its server; where shards on one server share connections, all of these."""
 
-    async def ping(self) -> None:
-        """Return if the shard answers, within a second or so."""
+    async def ping(self, *, commits: bool = False) -> None:
+        """Return if the shard answers, within a second or so.
+
+        With ``commits``, it also has to commit a change. Some accept changes, but wait with the commit for others.
+        """
 
     async def size(self) -> StoreSize:
         """Return how much space the shard takes, and how much it has left."""

@@ -136,7 +136,7 @@ class ShardHandle:
         while True:
             await asyncio.sleep(pause)
             try:
-                await self.shard.ping()
+                await self.shard.ping(commits=True)
             except ServiceError:
                 pause = min(pause * 2, longest)
             except Exception:

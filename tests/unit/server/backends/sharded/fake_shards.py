@@ -56,7 +56,7 @@ class MemoryShard:
             raise QueueNotFound(f"there is no queue {queue!r}")
         return self._jobs.get(queue, [])
 
-    async def ping(self):
+    async def ping(self, *, commits=False):
         await self._called("ping")
 
     async def read_clock(self):
