@@ -91,6 +91,29 @@ def test_a_step_that_was_left_half_done_is_completed(old, step):
     assert old.version() == SCHEMA_VERSION
 
 
+def test_a_database_is_upgraded_that_takes_the_place_of_the_present_one(old):
+    """As after a fail-over to a replica that had not upgraded it yet, or when an old backup is restored."""
+
+    async def scenario():
+        pool = MysqlPool(endpoint_of(shared_service()), 1)
+        database, settings = Database("1", pool, old.queries, lambda: 1), old.queries.bind("queue_settings")
+        async with database.connection() as connection:
+            await connection.run(
+                b"ALTER TABLE %b.queues DROP COLUMN shards, DROP COLUMN shards_by_load" % old.name,
+                b"UPDATE %b.settings SET value = 11 WHERE name = 'schema_version'" % old.name,
+            )
+        with pytest.raises(ConnectFailed):
+            async with database.connection() as connection:
+                await connection.run(settings)
+        async with database.connection() as connection:
+            [found] = await connection.run(settings)
+        assert [name for name, *_ in found.rows] == ["emails"]
+        pool.close()
+
+    asyncio.run(scenario())
+    assert old.version() == SCHEMA_VERSION
+
+
 def test_while_a_backup_reads_a_table_the_upgrade_leaves_it_to_the_others(old, monkeypatch, packets):
     async def scenario():
         place = endpoint_of(shared_service())

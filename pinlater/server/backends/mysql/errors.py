@@ -41,8 +41,8 @@ _READ_ONLY = frozenset({1290, 1836})
 _NO_PRIVILEGE = frozenset({1044, 1142, 1143})
 """The user may not use the database, or lacks a privilege there."""
 
-_NO_SCHEMA = frozenset({1049, 1146})
-"""A database or a table that does not exist."""
+_NO_SCHEMA = frozenset({1049, 1054, 1146})
+"""A database, a column or a table that does not exist."""
 
 
 class ConnectionLost(Exception):
@@ -62,7 +62,7 @@ class UnusableServer(ConnectFailed):
 
 
 class SchemaMissing(ConnectFailed):
-    """The database lacks tables that it had: nothing was changed. It has to be prepared again."""
+    """The database lacks tables or columns that it had: nothing was changed. It has to be prepared again."""
 
 
 class TransactionConflict(Exception):
