@@ -13,7 +13,7 @@ from pinlater.model.jobs import JobRecord
 from pinlater.model.keys import JobKey
 from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.protocol.messages import PENDING
-from pinlater.server.backends.mysql import group_commit, queries
+from pinlater.server.backends.mysql import group_commit, ids, queries
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.errors import PacketNotSent
 from pinlater.server.backends.records import Claim, IdempotencyKey, JobFilter
@@ -156,7 +156,8 @@ async def forget_reservations(prefix):
 
 @pytest.mark.parametrize("unique", [False, True], ids=["without keys", "with keys"])
 @pytest.mark.parametrize("once", [False, True], ids=["without a call key", "with a call key"])
-def test_servers_store_jobs_though_the_database_has_forgotten_which_ids_they_have(once, unique):
+def test_servers_store_jobs_though_the_database_has_forgotten_which_ids_they_have(monkeypatch, once, unique):
+    monkeypatch.setattr(ids, "GAP", 1)  # so that their blocks are the same
     prefix = fresh_prefix()
 
     async def scenario(first):
@@ -168,6 +169,20 @@ def test_servers_store_jobs_though_the_database_has_forgotten_which_ids_they_hav
             names += await (first, second)[number % 2].enqueue_jobs(QUEUE, jobs, once=key() if once else None)
         assert len(set(names)) == 24
         assert await first.count_jobs(QUEUE, JobFilter(PENDING)) == 24
+        await second.close()
+
+    with_connected(scenario, prefix=prefix)
+
+
+def test_no_job_gets_the_descriptor_of_one_that_a_fail_over_has_lost():
+    prefix = fresh_prefix()
+
+    async def scenario(first):
+        lost = await first.enqueue_jobs(QUEUE, [new_job()] * 50)
+        await forget_reservations(prefix)
+        await first.delete_jobs(QUEUE, JobFilter(PENDING), 50)
+        second = make_fleet([endpoint_of(shared_service())], lambda: START_MS, prefix=prefix)
+        assert not set(lost) & set(await second.enqueue_jobs(QUEUE, [new_job()] * 50))
         await second.close()
 
     with_connected(scenario, prefix=prefix)

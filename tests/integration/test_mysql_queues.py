@@ -4,8 +4,10 @@ import pytest
 
 from pinlater.errors import QueueNotFound
 from pinlater.server.backends.mysql import queues
+from pinlater.server.backends.mysql.connection import MysqlConnection
 from tests.support.bench import new_job
-from tests.support.mysql_bench import with_servers
+from tests.support.mariadb_service import shared_service
+from tests.support.mysql_bench import endpoint_of, fresh_prefix, with_servers
 
 MANY = [f"queue{number}" for number in range(50)]
 
@@ -56,3 +58,22 @@ def test_a_queue_that_another_server_deletes_is_gone_however_many_it_creates(ful
         assert full_reads
 
     with_servers(scenario, 2, queues=("old", "kept"))
+
+
+def test_a_queue_lost_in_a_fail_over_is_not_taken_for_one_that_is_created_after_it():
+    prefix = fresh_prefix()
+
+    async def lose_queues():
+        connection = await MysqlConnection.open(endpoint_of(shared_service()))
+        await connection.run(f"DELETE FROM {prefix}1.queues".encode())
+        await connection.run(f"ALTER TABLE {prefix}1.queues AUTO_INCREMENT = 1".encode())
+        connection.close()
+
+    async def scenario(ours, theirs):
+        await ours.enqueue_jobs("lost", [new_job()])
+        await lose_queues()
+        await theirs.create_queue("new")
+        with pytest.raises(QueueNotFound):
+            await ours.enqueue_jobs("lost", [new_job()])
+
+    with_servers(scenario, 2, queues=("lost",), prefix=prefix)

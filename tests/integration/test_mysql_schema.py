@@ -25,7 +25,7 @@ class Old:
         self._endpoint = endpoint_of(shared_service())
         self.queries = Queries(fresh_prefix() + "schema")
         self.run(b"CREATE DATABASE %b" % self.name)
-        self.run(*self.queries.schema(1), self.queries.bind("create_queue", name="emails", now=1))
+        self.run(*self.queries.schema(1), self.queries.bind("create_queue", id=1, name="emails", now=1))
 
     @property
     def name(self):
@@ -158,7 +158,7 @@ def test_a_shard_of_a_newer_version_is_left_and_the_others_work():
         newer = Queries(f"{prefix}1")
         await connection.run(b"CREATE DATABASE %b" % newer.database.encode(), *newer.schema(1))
         await connection.run(
-            newer.bind("create_queue", name=QUEUE, now=1),
+            newer.bind("create_queue", id=1, name=QUEUE, now=1),
             b"INSERT INTO %b.settings VALUES ('schema_version', 99)"
             b" ON DUPLICATE KEY UPDATE value = 99" % newer.database.encode(),
         )

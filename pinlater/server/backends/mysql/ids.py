@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 from pinlater.server.backends.mysql.database import Database
 
 BLOCK = 100_000
 """How many ids a server reserves at once; those left over when it stops are never used."""
+
+GAP = 100_000_000
+"""Up to this many ids are left out before a block, at random. A fail-over to a replica that was behind may lose the
+latest reservations, and those after it would be of the same ids: jobs would get the descriptors of jobs that were lost.
+"""
 
 
 class IdAllocator:
@@ -25,7 +32,7 @@ class IdAllocator:
         if self._next + count > self._end:
             size = count + BLOCK
             async with self._database.connection() as connection:
-                reserve = self._database.queries.bind("reserve_ids", count=size)
+                reserve = self._database.queries.bind("reserve_ids", count=size + random.randrange(GAP))  # noqa: S311 - no secret
                 end = (await connection.run(reserve))[0].insert_id
             self._next, self._end = end - size, end
         first = self._next

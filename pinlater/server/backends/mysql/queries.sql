@@ -65,7 +65,7 @@ SELECT id, name FROM {db}.queues WHERE name IS NOT NULL
 SELECT COUNT(*), CAST(COALESCE(SUM(id), 0) AS SIGNED) FROM {db}.queues WHERE name IS NOT NULL
 
 -- name: create_queue
-INSERT INTO {db}.queues (name, created_at) VALUES (:name, :now) ON DUPLICATE KEY UPDATE id = id
+INSERT INTO {db}.queues (id, name, created_at) VALUES (:id, :name, :now) ON DUPLICATE KEY UPDATE id = id
 
 -- name: delete_queue
 -- Removes the name, so that nobody finds the queue; the monitor deletes its jobs in pages.

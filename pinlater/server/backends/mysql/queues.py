@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,11 @@ from pinlater.server.backends.store import queue_not_found
 CACHE_SECONDS = 1.0
 """How long a queue that another server has deleted may still be read. No jobs are stored in it or claimed from it:
 enqueues and claims check within their transactions that it exists."""
+
+
+_MOST_ID = 2**30
+"""Queues get random ids up to this. A fail-over to a replica that was behind, or a restored backup, may lack the newest
+queues. If their ids were given to others, servers that remember them would store jobs there."""
 
 
 class MysqlQueues:
@@ -69,7 +75,8 @@ class MysqlQueues:
         """Create a queue, unless it exists."""
         async with self._database.time_limit(), self._changing:  # changes are made in the order of the calls
             now = self._database.now_ms()
-            statement = self._database.queries.bind("create_queue", name=name, now=now)
+            queue_id = random.randint(1, _MOST_ID)  # noqa: S311 - no secret
+            statement = self._database.queries.bind("create_queue", id=queue_id, name=name, now=now)
             await self._database.change(lambda transaction: transaction.run_and_commit(statement), is_repeatable=True)
             self._expires_at = 0.0
 
