@@ -38,7 +38,7 @@ class Acceptor:
         self._connected = connected
         self._balancer = balancer
         self._deferrals = 0
-        self._deferred_at = 0.0
+        self._resumed_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._pending: set[asyncio.Task[object]] = set()
         self._loop.add_reader(listener, self._accept)
@@ -75,10 +75,8 @@ class Acceptor:
         self._balancer.publish()
 
     def _defers(self) -> bool:
-        now = self._loop.time()
-        if now - self._deferred_at > RETRY_SECONDS * MAX_DEFERRALS:
+        if self._loop.time() - self._resumed_at > RETRY_SECONDS * MAX_DEFERRALS:
             self._deferrals = 0  # another process accepted the connection that this one deferred
-        self._deferred_at = now
         self._deferrals += 1
         return self._deferrals <= MAX_DEFERRALS and not self._balancer.should_accept()
 
@@ -94,4 +92,5 @@ class Acceptor:
         self._timer = self._loop.call_later(seconds, self._resume)
 
     def _resume(self) -> None:
+        self._resumed_at = self._loop.time()  # now: on a busy machine, the pause may have been any time
         self._loop.add_reader(self._listener, self._accept)

@@ -3,13 +3,14 @@
 import asyncio
 import os
 import socket
+import time
 from collections import Counter
 from contextlib import ExitStack
 
 import pytest
 
 from pinlater.server.peer_processes import connection_balancer as balancer_module
-from pinlater.server.peer_processes.acceptor import Acceptor
+from pinlater.server.peer_processes.acceptor import MAX_DEFERRALS, RETRY_SECONDS, Acceptor
 from pinlater.server.peer_processes.connection_balancer import ConnectionBalancer
 from pinlater.server.peer_processes.notification_batch import notification
 from pinlater.server.peer_processes.process_notifier import SUFFIX, ProcessNotifier
@@ -116,6 +117,21 @@ def test_a_connection_is_accepted_even_if_the_chosen_process_hangs(tmp_path):
         hung.publish()
         _, peer = await asyncio.open_connection(*address)
         await until(lambda: counts[0] >= 8)
+        peer.close()
+
+    accept(tmp_path, scenario, slots=1)
+
+
+def test_nor_does_it_wait_longer_where_processes_run_only_now_and_then(tmp_path, monkeypatch):
+    def takes_long(_):
+        time.sleep(2 * RETRY_SECONDS * MAX_DEFERRALS)  # the machine is busy with something else
+        return False  # there is always another one with fewer
+
+    monkeypatch.setattr(ConnectionBalancer, "should_accept", takes_long)
+
+    async def scenario(address, counts):
+        _, peer = await asyncio.open_connection(*address)
+        await until(lambda: counts[0])
         peer.close()
 
     accept(tmp_path, scenario, slots=1)
