@@ -10,6 +10,9 @@ from pinlater.errors import CallError
 LEASE_SECONDS = 4.0
 """Longer than anybody here holds a job, and short enough to wait for what a killed server had handed out."""
 
+RELEASE = b"over"
+"""The body of a job that ends a dequeue."""
+
 
 class Crowd:
     """Threads, each with a client of its own.
@@ -64,10 +67,9 @@ class Crowd:
                 assert time.monotonic() < deadline, f"{len(self.done)} done, {self._counts(client)}"
                 time.sleep(0.05)
             self._is_over.set()
-            for thread in self._threads:
-                thread.join(seconds)
+            released = self._release(client, time.monotonic() + seconds)
             assert self.faults == []
-            assert self._counts(client) == (0, 0, len(self.done), 0)
+            assert self._counts(client) == (0, 0, len(self.done) + released, 0)
         assert self.stored <= self.done.keys(), "a job that was stored was not done"
         assert set(self.done.values()) == {b"%d" % number for number in range(self.jobs)}
         assert len(self.done) <= self.jobs + spare
@@ -76,6 +78,16 @@ class Crowd:
     def longest_wait(self):
         """How many seconds a job was stored before somebody had it who has done it, at most."""
         return max(self._taken_at[name] - at for name, at in self._stored_at.items())
+
+    def _release(self, client, deadline):
+        """Wait until all threads have ended, with a job for each dequeue that would wait long; return how many ran."""
+        released = 0
+        while waiting := [thread for thread in self._threads if thread.is_alive()]:
+            assert time.monotonic() < deadline, f"{len(waiting)} have not ended"
+            if self._wait > 1:
+                released += len(client.enqueue_jobs(self.queue, [NewJob(RELEASE)] * len(waiting)))
+            waiting[0].join(1.0)
+        return released - client.delete_jobs(self.queue, JobState.PENDING)
 
     def _counts(self, client):
         return tuple(client.count(self.queue, state) for state in JobState)
@@ -121,7 +133,7 @@ class Crowd:
     def _settle(self, client, jobs):
         if jobs:
             client.ack(self.queue, [Ack(job.descriptor, job.claim) for job in jobs])
-            done = {job.descriptor: job.body for job in jobs}
+            done = {job.descriptor: job.body for job in jobs if job.body != RELEASE}
             with self._lock:
                 self._held -= done.keys()
                 self.done |= done

@@ -58,6 +58,9 @@ def draw(client, seconds, count):
 
 @pytest.mark.parametrize("several", [(), ("--threads", 3)])
 def test_the_need_of_a_queue_follows_its_jobs_and_outlives_its_workers(server, start, several):
+    def needed():
+        return gauges(server, "workers_needed")["photos"]
+
     with Client(server.address) as client:
         worker = start("--processes", 2, *several)
         slots = 2 * (3 if several else 1)
@@ -66,20 +69,20 @@ def test_the_need_of_a_queue_follows_its_jobs_and_outlives_its_workers(server, s
         assert gauges(server, "workers_needed") == {"photos": 0}
         # Runs take a quarter of the target, so slots for a quarter of the waiting jobs are needed.
         draw(client, 0.5, 400)
-        wait_for(lambda: gauges(server, "workers_needed")["photos"] >= 60, 60, lambda: gauges(server, "workers_needed"))
-        assert gauges(server, "workers_needed")["photos"] <= 400
+        # At first more: jobs that come within half a second of the life of a queue seem to be hundreds a second.
+        wait_for(lambda: 60 <= needed() <= 400, 60, needed)
         assert set(gauges(server, "workers_needed")) == {"photos"}
         # It never says that slots with running jobs are not needed, even if nothing waits.
         client.delete_jobs("photos", JobState.PENDING)
         draw(client, 60, slots)
         wait_for(lambda: gauges(server, "running_jobs").get("photos") == slots, 60)
-        wait_for(lambda: gauges(server, "workers_needed")["photos"] >= slots, 60)
+        wait_for(lambda: needed() >= slots, 60, needed)
         worker.end()
         for report in client.workers():
             client.report_worker(report, 0)
         wait_for(lambda: gauges(server, "worker_slots") == {"photos": 0}, 60)
         draw(client, 0.5, 400)
-        wait_for(lambda: gauges(server, "workers_needed")["photos"] >= 60, 60)
+        wait_for(lambda: needed() >= 60, 60, needed)
 
 
 def test_a_queue_without_a_target_has_no_need(server, start):
