@@ -3,96 +3,31 @@
 import asyncio
 import logging
 import os
-import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from contextvars import ContextVar
-from time import monotonic_ns
 
 import pytest
 
-from pinlater.errors import Discard, JobInterrupted, Retry
+from pinlater.errors import Discard, Retry
 from pinlater.jobs.batch import Batch
-from pinlater.jobs.body_codec import JobCodec, encode_body
-from pinlater.jobs.job import Job
+from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.retry_delay import LONGEST_DELAY_SECONDS
-from pinlater.model.backoff import Exponential
 from pinlater.model.status import status_space
 from pinlater.testing import FakeContext
 from pinlater.worker import logs
-from pinlater.worker.running.coroutines import Coroutines
-from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.failure_text import describe_failure
 from pinlater.worker.session.outcome import Failure, Interruption
-from tests.unit.worker.fakes import batch_of, new_row
-
-
-class Unprintable(Exception):
-    def __str__(self):
-        raise ZeroDivisionError
-
-
-class Act(Job, queue="acts", backoff=Exponential(first=2, jitter=0)):
-    """Does what its table says."""
-
-    what: str = ""
-    value: float | None = None
-
-    def run(self, context):
-        acts[self.what](self, context)
-
-
-class ActLater(Job, queue="acts"):
-    async def run(self, context):
-        await asyncio.sleep(0)
-        asyncio.get_running_loop().leftover = asyncio.create_task(asyncio.sleep(60))
-        seen.append(asyncio.get_running_loop())
-        if context.attempt > 1:
-            raise KeyError("later")
-
-
-tenant = ContextVar("tenant", default="nobody")
-
-
-class Serve(Job, queue="acts"):
-    """Sets a context variable, as a library of the job may do."""
-
-    who: str
-
-    def run(self, context):
-        seen.append(tenant.get())
-        tenant.set(self.who)
-
-
-class ServeLater(Serve, queue="acts"):
-    async def run(self, context):
-        super().run(context)
-
-
-class ServeInTime(Serve, queue="acts", timeout=60):
-    """As the other one, within a limit."""
-
-
-class BrokenBackoff:
-    def delay(self, attempts_spent, chance=None):
-        raise RuntimeError("no idea")
-
-
-class ActBadly(Job, queue="acts", backoff=BrokenBackoff()):
-    def run(self, context):
-        raise ValueError
-
-
-class ActOnce(Job, queue="acts", give_up_on=(LookupError, Retry)):
-    what: str
-
-    def run(self, context):
-        raise {"key": KeyError, "value": ValueError, "retry": Retry}[self.what](2)
-
-
-def fail(job, context):
-    raise ValueError("some\n reason")
+from tests.unit.worker.running.runner_bench import (
+    Act,
+    ActBadly,
+    ActOnce,
+    Serve,
+    ServeInTime,
+    ServeLater,
+    acts,
+    failing_handler,
+    seen,
+    tenant,
+)
 
 
 class Busy(Retry):
@@ -118,96 +53,6 @@ class BusyOfOld(Retry):
 class Gone(Discard):
     def __str__(self):
         return "the order is gone"
-
-
-def retry(job, context):
-    raise Retry(after=job.value, reason="busy")
-
-
-def discard(job, context):
-    raise Discard("refused for good")
-
-
-def interrupt(job, context):
-    job.value = 7.0
-    raise JobInterrupted
-
-
-def unprintable(job, context):
-    raise Unprintable
-
-
-def spoil(job, context):
-    job.value = object()
-    raise JobInterrupted
-
-
-def nothing(job, context):
-    seen.append(str(logs.current_job.get().job))
-
-
-class BareRetry(Retry):
-    def __init__(self):
-        """Forget to call that of the class above."""
-
-
-class FailingHandler(logging.Handler):
-    def emit(self, record):
-        raise ZeroDivisionError("division by zero")
-
-
-failing_handler = FailingHandler()
-
-
-def raise_bare_retry(job, context):
-    raise BareRetry
-
-
-def fail_with_a_failing_log(job, context):
-    logging.getLogger().addHandler(failing_handler)
-    raise ValueError
-
-
-acts = {
-    "retry without a time": raise_bare_retry,
-    "failing log": fail_with_a_failing_log,
-    "fail": fail,
-    "retry": retry,
-    "discard": discard,
-    "interrupt": interrupt,
-    "unprintable": unprintable,
-    "spoil": spoil,
-    "nothing": nothing,
-    "exit": lambda job, context: sys.exit("bye"),
-}
-seen = []
-
-
-class FakeSaver:
-    is_draining = False
-
-
-class Bench:
-    def __init__(self):
-        codec = JobCodec([Act, ActLater, ActBadly, ActOnce, Serve, ServeLater, ServeInTime])
-        self.row = new_row()
-        self.runner = Runner(codec, FakeSaver())
-        self.kinds = codec.runnable_names
-
-    def run(self, job, **about):
-        self.batch = batch_of("acts:s1:p1:7", bodies=[encode_body(job)], row=self.row, **about)
-        return self.runner.run(self.batch, 0, monotonic_ns())
-
-    def run_body(self, body, **about):
-        return self.runner.run(batch_of("acts:s1:p1:7", bodies=[body], row=self.row, **about), 0, monotonic_ns())
-
-
-@pytest.fixture
-def bench():
-    seen.clear()
-    bench = Bench()
-    yield bench
-    bench.runner.close()
 
 
 @pytest.mark.parametrize("kind", [Serve, ServeLater, ServeInTime])
@@ -336,7 +181,7 @@ def test_an_exception_that_the_class_gives_up_on_is_final(bench):
     outcome = bench.run(ActOnce(what="key"))
     assert outcome.delay_ms is None
     assert "KeyError: 2" in outcome.status
-    assert "test_runner.py" in outcome.status, "where it was"
+    assert "runner_bench.py" in outcome.status, "where it was"
 
 
 @pytest.mark.parametrize("what", ["value", "retry"])
@@ -364,113 +209,6 @@ def test_a_body_that_cannot_be_read(bench, caplog):
     assert "no job class is named 'Unheard' here" in outcome.status
     assert 2000 <= outcome.delay_ms <= 2200
     assert ["load its module, too" in record.getMessage() for record in caplog.records] == [True]
-
-
-def test_coroutines_outlive_a_loop_that_a_job_closed():
-    coroutines = Coroutines()
-    coroutines.run(asyncio.sleep(0))
-    asyncio.get_event_loop().close()
-    coroutines.run(asyncio.sleep(0))
-    asyncio.get_event_loop().close()
-    coroutines.close()
-
-
-def test_the_end_waits_for_no_thread_that_a_coroutine_left_behind():
-    may_end = threading.Event()
-
-    async def leave_a_thread():
-        asyncio.get_running_loop().run_in_executor(None, may_end.wait)
-
-    coroutines = Coroutines()
-    coroutines.run(leave_a_thread())
-    coroutines.close()
-    assert not may_end.is_set()
-    may_end.set()
-
-
-def test_later_coroutines_have_threads_though_earlier_ones_keep_as_many_as_there_are_busy():
-    may_end = threading.Event()
-
-    async def leave_all_threads():
-        for _ in range(50):
-            asyncio.get_running_loop().run_in_executor(None, may_end.wait)
-
-    coroutines = Coroutines()
-    coroutines.run(leave_all_threads())
-    try:
-        assert coroutines.run(asyncio.wait_for(asyncio.to_thread(int, "7"), 20)) == 7
-    finally:
-        may_end.set()
-    coroutines.close()
-
-
-async def shut_the_threads_down():
-    await asyncio.get_running_loop().shutdown_default_executor()
-
-
-async def shut_own_threads_down():
-    with ThreadPoolExecutor(1) as own:
-        asyncio.get_running_loop().set_default_executor(own)
-
-
-async def shut_down_what_it_has_set():
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-    await asyncio.get_running_loop().shutdown_default_executor()
-
-
-@pytest.mark.parametrize("harm", [shut_the_threads_down, shut_own_threads_down, shut_down_what_it_has_set])
-def test_later_coroutines_have_threads_though_an_earlier_one_has_shut_them_down(harm):
-    coroutines = Coroutines()
-    coroutines.run(harm())
-    for _ in range(2):
-        assert coroutines.run(asyncio.wait_for(asyncio.to_thread(int, "7"), 20)) == 7
-    coroutines.close()
-
-
-def test_later_coroutines_have_threads_though_a_plain_job_has_shut_down_those_that_it_gave_their_loop():
-    coroutines = Coroutines()
-    loop = coroutines.run(running_loop())
-    with ThreadPoolExecutor(1) as own:
-        loop.set_default_executor(own)  # as a plain job can, by get_event_loop()
-    assert coroutines.run(asyncio.to_thread(int, "7")) == 7
-    coroutines.close()
-
-
-async def running_loop():
-    return asyncio.get_running_loop()
-
-
-def test_a_task_that_heeds_no_cancellation_is_waited_for_only_by_the_job_that_left_it(monkeypatch, caplog):
-    monkeypatch.setattr("pinlater.worker.running.coroutines._LEFTOVER_SECONDS", 0.01)
-    left, may_end = [], threading.Event()
-
-    async def heed_nothing():
-        while not may_end.is_set():
-            with suppress(asyncio.CancelledError):
-                await asyncio.sleep(60)
-
-    async def leave_it():
-        left.append(asyncio.create_task(heed_nothing()))
-        await asyncio.sleep(0)
-
-    coroutines = Coroutines()
-    coroutines.run(leave_it())
-    coroutines.run(asyncio.sleep(0))
-    assert ["ignore their cancellation" in record.getMessage() for record in caplog.records] == [True]
-    may_end.set()
-    left[0].cancel()
-    coroutines.run(asyncio.wait(left))
-    coroutines.close()
-
-
-def test_coroutines_run_on_one_loop_and_leave_nothing_behind(bench):
-    assert bench.run(ActLater()) is None
-    assert bench.run(ActLater()) is None
-    first, second = seen
-    assert first is second
-    assert first.leftover.cancelled()
-    outcome = bench.run(ActLater(), remaining=3)
-    assert "KeyError: 'later'" in outcome.status
 
 
 def test_failures_are_logged_the_last_one_as_an_error(bench, caplog):
