@@ -54,10 +54,10 @@ class LossyProxy:
                 sock.shutdown(socket.SHUT_RDWR)
 
     def close(self):
+        """End it; no connection is left open, as one would be whose socket is closed while a thread reads from it."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        for sock in list(self._socks):
-            sock.close()
+        self.cut()
 
     def _accept(self):
         while True:

@@ -43,7 +43,7 @@ def test_a_child_that_has_ended_is_not_enqueued_again(worker, start, client, pro
     start("--processes", 1, "--queue", "touch", modules=("chain",))
     proxy.lose(b"enqueueJobs", before_cut=lambda: wait_for(lambda: client.count("touch", JobState.SUCCEEDED)))
     parent = put(client, "Parent", "counts", unique=unique)
-    await_state(client, parent, JobState.SUCCEEDED)
+    assert await_state(client, parent, JobState.SUCCEEDED).attempts_remaining == 3, "it was handed out once"
     assert proxy.lost == 1, worker.log
     assert client.count("touch", JobState.PENDING) == 0
     assert client.count("touch", JobState.SUCCEEDED) == 1
