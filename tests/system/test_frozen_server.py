@@ -14,7 +14,7 @@ from tests.support.server import ServerProcess
 from tests.support.stores import SHARED_STORES
 from tests.system.worker_program import Worker, info, job_module, put, ran, wait_for
 
-ROUNDS = 5
+ROUNDS = 3
 LEASE_SECONDS = 2
 LONG_JOBS = 4
 SHORT_JOBS = 20
