@@ -76,6 +76,7 @@ class Connections(asyncio.Protocol):
 
     def connection_made(self, transport):
         self._counts[self._name] += 1
+        transport.close()  # the loop may end before it hears that its peer has gone
 
 
 def accept(tmp_path, scenario, slots=2):
