@@ -127,8 +127,8 @@ class Filled:
         await connection.run(b"SET wait_timeout = 3600")  # the tests may be busy with another database meanwhile
         if not is_mysql():  # which limits only what reads
             await connection.run(b"SET max_statement_time = 0")
-        for name in ("emails", "thumbnails"):
-            await connection.run(self.queries.bind("create_queue", name=name, now=NOW))
+        for number, name in enumerate(("emails", "thumbnails"), 1):
+            await connection.run(self.queries.bind("create_queue", id=number, name=name, now=NOW))
         first = 0
         for kind, state, run_after in (
             ("due", 0, NOW - 200_000),
