@@ -157,7 +157,7 @@ def test_a_poll_that_fails_keeps_no_claim_from_expiring(run, monkeypatch):
     bind = Queries.bind
 
     def broken(self, name, /, **values):
-        return b"SELECT no" if name == "due_queues" else bind(self, name, **values)
+        return b"SELECT 1 is no" if name == "due_queues" else bind(self, name, **values)
 
     monkeypatch.setattr(Queries, "bind", broken)
 
