@@ -1,13 +1,13 @@
 """Many idle queues of a sharded store: what dequeues that wait for them and the monitor cost, and what reaches them."""
 
 import asyncio
-import time
 
 import pytest
 
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.poll_intervals import PollIntervals
 from pinlater.server.backends.records import Claim
+from pinlater.server.backends.redis.due_index import forget_queue
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.dequeue import DequeueRequest
@@ -194,40 +194,6 @@ def test_a_claim_is_ended_in_the_first_look_after_it_expired_whoever_made_it(red
     assert sorted(look_after(redis_bench, here)) == [(queue, 1, 0) for queue in QUEUES[:2]]
 
 
-def forget_moments(redis_service):
-    """Leave a store as servers leave it that do not note when claims expire."""
-    with redis_service.client() as client:
-        client.delete(*[key for key in client.scan_iter() if b":earliest:" in key])
-
-
-def test_claims_of_older_servers_are_known_to_a_server_that_starts(redis_bench, redis_service):
-    older = redis_bench.shard(redis_service)
-    redis_bench.run(*(older.create_queue(queue) for queue in QUEUES), older.create_queue("late"))
-    redis_bench.run(older.enqueue_jobs("late", [new_job(attempts=3)]))
-    redis_bench.take(older, claim=CLAIM._replace(lease_ms=1), queue="late")
-    forget_moments(redis_service)
-    younger = redis_bench.shard(redis_service)
-    redis_bench.run(asyncio.sleep(0.01))
-    assert look_after(redis_bench, younger) == [("late", 1, 0)]
-
-
-def test_claims_that_older_servers_make_beside_a_newer_one_are_found(redis_bench, redis_service):
-    shard = redis_bench.shard(redis_service)
-    redis_bench.run(*(shard.create_queue(queue) for queue in QUEUES))
-    look_after(redis_bench, shard)
-    redis_bench.run(*(shard.enqueue_jobs(queue, [new_job(attempts=3)]) for queue in QUEUES))
-    for queue in QUEUES:
-        redis_bench.take(shard, claim=CLAIM._replace(lease_ms=1), queue=queue)
-    forget_moments(redis_service)
-    found = []
-    deadline = time.monotonic() + 50
-    while len(found) < len(QUEUES):
-        assert time.monotonic() < deadline, found
-        found += look_after(redis_bench, shard)
-        redis_bench.run(asyncio.sleep(0.05))
-    assert sorted(found) == sorted((queue, 1, 0) for queue in QUEUES)
-
-
 def test_a_deleted_queue_leaves_nothing_for_the_monitor(redis_bench, redis_service):
     clock = [1_000_000]
     shard = redis_bench.shard(redis_service, now_ms=lambda: clock[0])
@@ -236,9 +202,21 @@ def test_a_deleted_queue_leaves_nothing_for_the_monitor(redis_bench, redis_servi
         redis_bench.run(shard.enqueue_jobs(queue, [new_job(attempts=3)]))
         redis_bench.take(shard, queue=queue)
     redis_bench.run(shard.delete_queue(QUEUES[0]))
-    with redis_service.client() as client:  # as an older server does it
+    with redis_service.client() as client:  # as if Redis had evicted it
         client.delete(f"pinlater:{{1:{QUEUES[1]}}}")
         client.srem("pinlater:{1}:queues", QUEUES[1])
         clock[0] += 100_000
         assert look_after(redis_bench, shard) == []
         assert not [key for key in client.scan_iter() if b":earliest:" in key]
+
+
+def test_a_queue_that_exists_again_stays_on_the_list_of_the_monitor(redis_bench, redis_service):
+    """Another server may create it after the monitor has not found it, and have claims in it already."""
+    clock = [1_000_000]
+    shard = redis_bench.shard(redis_service, now_ms=lambda: clock[0])
+    redis_bench.run(shard.create_queue("again"))
+    redis_bench.run(shard.enqueue_jobs("again", [new_job(attempts=3)]))
+    redis_bench.take(shard, queue="again")
+    redis_bench.run(forget_queue(shard._slow_scripts, "again"))
+    clock[0] += 100_000
+    assert look_after(redis_bench, shard) == [("again", 1, 0)]

@@ -20,7 +20,7 @@ from pinlater.server.backends.failure_budget import (
     NOTED_EVERY_MS,
     largest,
 )
-from pinlater.server.backends.redis.due_index import DueIndex
+from pinlater.server.backends.redis.due_index import due_queues, forget_queue
 from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner
 
 _INDEX = "earliest:failures"
@@ -71,16 +71,17 @@ def _group(queue: str, values: Sequence[Any]) -> FailureGroup:
     return FailureGroup(queue, int(group), job, error, example, int(first), int(float(last)), given_up, retrying)
 
 
-async def forget(scripts: ScriptRunner, due_index: DueIndex, priority_levels: int) -> int:
+async def forget(scripts: ScriptRunner, priority_levels: int) -> int:
     """Delete groups that have been empty for long, and remove jobs that older servers have left in groups.
 
     Return how many groups were deleted.
     """
     ages = KEPT_EMPTY_MS, FIRST_LOOK_MS, MANY_GROUPS, FIRST_LOOK_MS
     deleted = 0
-    for queue in await due_index.queues_with_failures():
+    [queues] = await due_queues(scripts, "failures", 0)
+    for queue in queues:
         try:
             deleted += await scripts.run("forget_failures", queue, *ages, MOST_CHECKED, priority_levels)
         except QueueNotFound:
-            await scripts.command("ZREM", scripts.shard_key(_INDEX), queue)
+            await forget_queue(scripts, queue)
     return deleted

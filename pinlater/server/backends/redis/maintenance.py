@@ -16,28 +16,13 @@ from pinlater.server.backends.grouping import grouped
 from pinlater.server.backends.records import Collected, Expired, JobFilter, Once
 from pinlater.server.backends.redis import failure_groups
 from pinlater.server.backends.redis.connection import SharedConnection
-from pinlater.server.backends.redis.due_index import DueIndex
+from pinlater.server.backends.redis.due_index import due_queues, forget_queue
 from pinlater.server.backends.redis.failure_groups import EXPIRY_ARGUMENTS
 from pinlater.server.backends.redis.lifecycle import key_arguments, pack
 from pinlater.server.backends.redis.messages import drop_leftovers
 from pinlater.server.backends.redis.reads import RedisReads, RedisSearch, pages
 from pinlater.server.backends.redis.script_calls import PAGE_JOBS, ScriptRunner
 from pinlater.server.clock import milliseconds_since
-
-
-class _ExpiryGrace(NamedTuple):
-    """Which expired claims to spare.
-
-    Attributes:
-        asked_at: spare those that expired after this time, since the server may have been suspended; a time argument
-            as ``ScriptRunner.now`` returns it.
-        age_ms: age of the server; while it is below ``quiet_ms``, spare claims whose lease is longer than the age.
-        quiet_ms: see ``age_ms``.
-    """
-
-    asked_at: int | str
-    age_ms: int
-    quiet_ms: int
 
 
 class _Deletion(NamedTuple):
@@ -52,7 +37,6 @@ class RedisMaintenance(RedisReads):
     """The part of a shard that changes jobs for operators and for the monitor."""
 
     _slow_connection: SharedConnection
-    _due_index: DueIndex
 
     async def retry_failed_jobs(
         self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int, *, once: Once = None
@@ -123,13 +107,14 @@ class RedisMaintenance(RedisReads):
         # their holders time.
         refusals = (scripts.seconds_since_refusal for scripts in (self._scripts, self._slow_scripts))
         age_ms = int(min(server_age_ms, 1000 * min(self._slow_connection.seconds_since_failure, *refusals)))
-        grace = _ExpiryGrace(self._time_at(asked_at), age_ms, quiet_ms)
+        grace, now = (age_ms, quiet_ms), self._time_at(asked_at)  # a claim that expired later may have been renewed
         result = []
-        for queue in await self._due_index.queues_with_expired():
+        [queues] = await due_queues(self._slow_scripts, "claims", 0)
+        for queue in queues:
             try:
-                expired = await _reap_queue(self._slow_scripts, queue, limit, grace)
+                expired = await _reap_queue(self._slow_scripts, queue, limit, grace, now)
             except QueueNotFound:
-                await self._due_index.rebuild(queue)
+                await forget_queue(self._slow_scripts, queue)
                 continue
             limit -= expired.retried + expired.failed
             if expired.retried or expired.failed:
@@ -146,7 +131,7 @@ class RedisMaintenance(RedisReads):
         return f"~{int(now[1:]) - ago_ms}" if now else now
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
-        succeeded, failed = await self._due_index.queues_with_finished(succeeded_ttl_ms, failed_ttl_ms)
+        succeeded, failed = await due_queues(self._slow_scripts, "S", succeeded_ttl_ms, "F", failed_ttl_ms)
         by_queue_s = await self._collect_kind("s", succeeded, succeeded_ttl_ms, limit)
         by_queue_f = await self._collect_kind("f", failed, failed_ttl_ms, limit)
         queues = by_queue_s.keys() | by_queue_f.keys()
@@ -158,14 +143,14 @@ class RedisMaintenance(RedisReads):
             try:
                 deleted[queue] = await _collect_queue(self._slow_scripts, queue, kind, ttl_ms, limit - deleted.total())
             except QueueNotFound:
-                await self._due_index.rebuild(queue)
+                await forget_queue(self._slow_scripts, queue)
             if deleted.total() >= limit:
                 break
         return +deleted
 
     async def forget_results(self, limit: int) -> int:  # noqa: ARG002
         await drop_leftovers(self._slow_scripts)  # in case a server died while it deleted a queue
-        return await failure_groups.forget(self._slow_scripts, self._due_index, self._levels)
+        return await failure_groups.forget(self._slow_scripts, self._levels)
 
 
 def _or_now(time_ms: int | None) -> int | str:
@@ -196,12 +181,13 @@ async def _delete_page(
     return page, total
 
 
-async def _reap_queue(scripts: ScriptRunner, queue: str, limit: int, grace: _ExpiryGrace) -> Expired:
+async def _reap_queue(scripts: ScriptRunner, queue: str, limit: int, grace: tuple[int, int], now: int | str) -> Expired:
+    """End expired claims; for ``grace``, see ``reap_expired.lua``."""
     retried = failed = skipped = 0
     while True:
         size = min(limit - retried - failed, PAGE_JOBS)
         seen, spared, page_retried, page_failed, *woken = await scripts.run(
-            "reap_expired", queue, size, skipped, grace.age_ms, grace.quiet_ms, *EXPIRY_ARGUMENTS, at=grace.asked_at
+            "reap_expired", queue, size, skipped, *grace, *EXPIRY_ARGUMENTS, at=now
         )
         scripts.tell_woken(woken)
         retried, failed, skipped = retried + page_retried, failed + page_failed, skipped + spared

@@ -51,13 +51,12 @@ class RedisQueues:
         if await self._command("EXISTS", self._scripts.queue_key(queue)):  # created again meanwhile
             await self._command("SADD", self._names_key, queue)
 
-    async def names(self) -> list[str]:
-        """Return the listed names; a queue that is being created or deleted may be among them."""
-        return [name.decode() for name in await self._command("SMEMBERS", self._names_key)]
-
     async def settings(self) -> dict[str, QueueSettings]:
         """Return the settings of all existing queues."""
-        changes, names = await asyncio.gather(self._command("GET", self._changes_key), self.names())
+        changes, listed = await asyncio.gather(
+            self._command("GET", self._changes_key), self._command("SMEMBERS", self._names_key)
+        )
+        names = [name.decode() for name in listed]  # one that is being created or deleted may be among them
         now = asyncio.get_running_loop().time()
         if self._seen_changes != changes or not self._cache:
             self._cache, self._seen_changes = {}, changes

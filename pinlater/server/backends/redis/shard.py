@@ -24,7 +24,6 @@ from pinlater.server.backends.records import (
 from pinlater.server.backends.redis import lifecycle
 from pinlater.server.backends.redis.channel_network import ServerChannels, ShardChannel
 from pinlater.server.backends.redis.connection import SharedConnection
-from pinlater.server.backends.redis.due_index import DueIndex
 from pinlater.server.backends.redis.durability import DurabilityCheck
 from pinlater.server.backends.redis.endpoint import RedisEndpoint
 from pinlater.server.backends.redis.handshake import handshake
@@ -83,7 +82,6 @@ class RedisShard(RedisLifecycle, RedisMaintenance, RedisMessages, RedisReports, 
         self._scripts = ScriptRunner(name, self._connection, now, self._notify_woken, self._notify_outgoing)
         self._slow_scripts = ScriptRunner(name, self._slow_connection, now, self._notify_woken, self._notify_outgoing)
         self._queues = RedisQueues(self._slow_scripts)
-        self._due_index = DueIndex(self._slow_scripts, self._queues.names)
         self._durability = DurabilityCheck(name)
         self._notifications = options.notifications
         self._channels = channels
