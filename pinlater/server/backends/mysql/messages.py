@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -79,22 +79,25 @@ class Inbox(NamedTuple):
         return any(counts.get((self.id, name.encode()), 0) >= number for name, number in read_waits(self.waits_for))
 
 
-class Delivered(NamedTuple):
-    """The outcome of storing messages.
+async def send_messages(database: Database, batch: CommitBatch[Sequence[Incoming], list[bool]]) -> None:
+    """Attempt to store the messages of a batch; the result of each call tells for each message if its job has it."""
+    async with database.transaction() as transaction:
+        are_there, woken = await _deliver(transaction, [one for call in batch.requests for one in call])
+        await let_next_through(transaction, woken)
+        with batch.committing():
+            await transaction.run_and_commit()
+    answers = iter(are_there)
+    batch.answer([list(islice(answers, len(call))) for call in batch.requests])
 
-    Attributes:
-        are_there: for each message, whether its job has it; False: the job does not exist or has finished.
-        keys: keys of the jobs that were woken, for ``let_next_through``.
-    """
 
-    are_there: list[bool]
-    keys: Keys
-
-
-async def deliver(transaction: MysqlTransaction, incoming: Sequence[Incoming]) -> Delivered:
+async def _deliver(transaction: MysqlTransaction, incoming: Sequence[Incoming]) -> tuple[list[bool], Keys]:
     """Store messages in order, except those that their jobs already have, and wake the jobs that wait for them.
 
     The changes are executed with the transaction's next statements.
+
+    Returns:
+        For each message, whether its job has it, so exists and has not finished; and the keys of the jobs that were
+        woken, for ``let_next_through``.
     """
     keys = [one.key for one in incoming]
     wanted = list(dict.fromkeys(keys))
@@ -117,7 +120,7 @@ async def deliver(transaction: MysqlTransaction, incoming: Sequence[Incoming]) -
             stored[job] += 1
     transaction.later(*insertions(transaction.bind("insert_messages"), rows))
     queues = {one.job.local_id: one.job.queue for one in incoming}
-    return Delivered(are_there, settle(transaction, inboxes, counts, stored, queues))
+    return are_there, settle(transaction, inboxes, counts, stored, queues)
 
 
 def settle(
@@ -136,29 +139,19 @@ def settle(
         stored: how many messages were stored, by job id.
         queues: name of each job's queue, by job id.
     """
-    transaction.later(*_count(transaction, stored))
+    for count, some in grouped((count, local_id) for local_id, count in stored.items()).items():
+        transaction.later(transaction.bind("count_messages", ids=sorted(some), count=count))
     woken = [inbox for local_id in stored if (inbox := inboxes[local_id]).is_woken(counts, transaction.now)]
-    return _wake(transaction, woken, queues)
+    if woken:
+        transaction.later(transaction.bind("wake_jobs", ids=sorted(inbox.id for inbox in woken), now=transaction.now))
+    transaction.woken += [Woken(queues[inbox.id], inbox.queue_id, inbox.priority) for inbox in woken]
+    return {inbox.id: QueueKey(inbox.queue_id, inbox.key) for inbox in woken if inbox.key is not None}
 
 
 def _row(key: _Key, number: int, message: Message) -> bytes:
     job, name, message_id = key
     content = (message.kind, len(message.payload), blob(message.payload))
     return b"(%d,%b,%d,%b,%d,%d,%b)" % (job, blob(name), number, blob(message_id), *content)
-
-
-def _count(transaction: MysqlTransaction, stored: Mapping[int, int]) -> Iterator[bytes]:
-    """Yield the statements that add to the message counts of jobs."""
-    for count, some in grouped((count, local_id) for local_id, count in stored.items()).items():
-        yield transaction.bind("count_messages", ids=sorted(some), count=count)
-
-
-def _wake(transaction: MysqlTransaction, woken: Sequence[Inbox], queues: Mapping[int, str]) -> Keys:
-    """Make sleeping jobs due; return the keys of those that have one, by id."""
-    if woken:
-        transaction.later(transaction.bind("wake_jobs", ids=sorted(inbox.id for inbox in woken), now=transaction.now))
-    transaction.woken += [Woken(queues[inbox.id], inbox.queue_id, inbox.priority) for inbox in woken]
-    return {inbox.id: QueueKey(inbox.queue_id, inbox.key) for inbox in woken if inbox.key is not None}
 
 
 async def open_inboxes(
@@ -176,29 +169,6 @@ async def open_inboxes(
         Counter({listed[place - 1]: number or 0 for place, number in counts.rows}),
         others,
     )
-
-
-class MysqlMessageCall(NamedTuple):
-    """Messages to jobs."""
-
-    incoming: Sequence[Incoming]
-
-    @property
-    def weight(self) -> int:
-        """Bytes that the messages add to a transaction."""
-        return sum(len(one.message.payload) + 500 for one in self.incoming)
-
-
-async def send_messages(database: Database, batch: CommitBatch[MysqlMessageCall, list[bool]]) -> None:
-    """Attempt to store the messages of a batch; the result of each call tells for each message if its job has it."""
-    async with database.transaction() as transaction:
-        delivered = await deliver(transaction, [one for call in batch.requests for one in call.incoming])
-        if delivered.keys:
-            await let_next_through(transaction, delivered.keys)
-        with batch.committing():
-            await transaction.run_and_commit()
-    are_there = iter(delivered.are_there)
-    batch.answer([list(islice(are_there, len(call.incoming))) for call in batch.requests])
 
 
 def waits_text(waits: Iterable[MessageWait]) -> bytes | None:

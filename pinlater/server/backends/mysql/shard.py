@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from operator import attrgetter
@@ -32,7 +32,7 @@ from pinlater.server.backends.mysql.errors import NoRoom
 from pinlater.server.backends.mysql.group_commit import BusyCommits, GroupCommit
 from pinlater.server.backends.mysql.maintenance import MysqlMaintenance
 from pinlater.server.backends.mysql.maintenance_probe import MaintenanceProbe
-from pinlater.server.backends.mysql.messages import send_messages
+from pinlater.server.backends.mysql.messages import Incoming, send_messages
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
 from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
@@ -84,6 +84,8 @@ class MysqlShard(MysqlMaintenance, MysqlMessages, MysqlReports, MysqlStatistics)
         self._pool = pool
         self._database = Database(name, pool, Queries(database), options.now_ms)
         self._database.on_woken = self._notify_woken
+        self._database.on_outgoing = self._notify_outgoing
+        self.on_outgoing: Callable[[Collection[str]], None] = lambda _: None
         self.clock = self._database.clock
         self._queues = MysqlQueues(self._database, options.priority_levels, self._forget_deleted)
         self._busy = BusyCommits()
@@ -98,7 +100,7 @@ class MysqlShard(MysqlMaintenance, MysqlMessages, MysqlReports, MysqlStatistics)
             max_weight=MAX_ACKS,
             is_repeatable=attrgetter("is_repeatable"),
         )
-        self._messages = GroupCommit(
+        self._messages: GroupCommit[Sequence[Incoming], list[bool]] = GroupCommit(
             name, partial(send_messages, self._database), busy=self._busy, on_commit=options.on_commit
         )
         self._checkpoints: GroupCommit[MysqlCheckpointCall, MysqlCheckpointed] = GroupCommit(
@@ -223,6 +225,9 @@ class MysqlShard(MysqlMaintenance, MysqlMessages, MysqlReports, MysqlStatistics)
             self._claims.restart_scans(queue_id)
             locations = [JobLocation(self.name, priority) for priority in sorted(set(priorities))]
             self._notifications.on_claimable(queue, len(priorities), locations)
+
+    def _notify_outgoing(self, shards: Collection[str]) -> None:
+        self.on_outgoing(shards)
 
     async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
         return await self._with_queue(queue, lambda at: buckets.acquire_tokens(self._database, at, rate, wanted))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.messages import Message, ReceivedMessage
@@ -12,7 +12,7 @@ from pinlater.server.backends.mysql.children import parent_number
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import GroupCommit
-from pinlater.server.backends.mysql.messages import Incoming, MysqlMessageCall
+from pinlater.server.backends.mysql.messages import Incoming
 from pinlater.server.backends.mysql.outgoing import MysqlOutgoing
 from pinlater.server.backends.mysql.queries import Value
 from pinlater.server.backends.mysql.queues import MysqlQueues
@@ -25,15 +25,7 @@ class MysqlMessages(MysqlOutgoing):
 
     _database: Database
     _queues: MysqlQueues
-    _messages: GroupCommit[MysqlMessageCall, list[bool]]
-
-    @property
-    def on_outgoing(self) -> Callable[[Collection[str]], None]:
-        return self._database.on_outgoing
-
-    @on_outgoing.setter
-    def on_outgoing(self, call: Callable[[Collection[str]], None]) -> None:
-        self._database.on_outgoing = call
+    _messages: GroupCommit[Sequence[Incoming], list[bool]]
 
     async def send_message(self, job: JobDescriptor, message: Message) -> bool:
         queues = await self._queues.find([job.queue])
@@ -43,8 +35,7 @@ class MysqlMessages(MysqlOutgoing):
         await self._store([Incoming(job, None, message) for _, job, message in messages])
 
     async def _store(self, incoming: Sequence[Incoming]) -> list[bool]:
-        call = MysqlMessageCall(incoming)
-        return await self._messages.submit(call, call.weight)
+        return await self._messages.submit(incoming, sum(len(one.message.payload) + 500 for one in incoming))
 
     async def read_messages(
         self, job: JobDescriptor, name: str, after: int, limit: int, max_bytes: int = MAX_ANSWER_BYTES
