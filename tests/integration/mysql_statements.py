@@ -20,9 +20,9 @@ COMMON = {
     "count": 10, "name": "emails", "queues": [1, 2], "keys": [b"key 10", b"key 20"], "is_paused": False,
     "jobs_per_second": None, "max_running": None, "shards": 2, "shards_by_load": 1,
     "worker": b"w10", "workers": [b"w10", b"w20"],
-    "expires_at": NOW, "bytes": 1, "spent_until": NOW, "was": 1, "report": b"x",
+    "expires_at": NOW, "bytes": 1, "value": NOW, "was": 1, "report": b"x",
     "key": b"%16d" % 10, "number": 0, "is_put_off": False, "kind": 0, "resolution": 60, "since": 0, "rows": 10,
-    "until": NOW, "now_us": NOW, "times": [1, 2, 3, 4, 5], "small": 2000, "levels": [1, 2, 3],
+    "now_us": NOW, "times": [1, 2, 3, 4, 5], "small": 2000, "levels": [1, 2, 3],
     "names": [b"emails", b"thumbnails"], "shard": b"2", "origin": 5,
 }  # fmt: skip
 LATEST = {"run_after": ALL, "id": ALL, "end": -ALL}
@@ -49,7 +49,7 @@ WITHOUT_PLAN = {
     "insert_jobs_with_parents",
     "insert_children", "insert_deleted_inboxes", "insert_failure_groups", "note_failures",
     "keep_message",  # which numbers its row by the others of the table, so it has one temporary row
-    "set_rate_of_key", "store_clock_record", "create_bucket", "create_queue_lock", "count_probe", "rollback", "size",
+    "set_rate_of_key", "store_clock_record", "create_setting", "count_probe", "rollback", "size",
 }  # fmt: skip
 STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
 
@@ -106,11 +106,10 @@ FIRST_ONLY = {
 """With the index whose first entry each reads."""
 OF_QUEUES = {
     "queues", "queues_version", "deleted_queues", "share_queues", "present_queue", "queue_exists", "delete_queue",
-    "queue_settings", "settings_of_queue", "locked_settings_of_queue", "change_queue_settings", "schema_version",
+    "queue_settings", "settings_of_queue", "locked_settings_of_queue", "change_queue_settings",
     "reserve_ids", "lock_queues", "purge_queue",
-    "bucket", "update_bucket", "queue_lock", "update_queue_lock", "delete_queue_lock", "delete_queue_settings",
+    "setting", "update_setting", "delete_setting",
     "lock_version", "try_to_write", "first_deleted_queue", "store_listener", "listeners", "delete_listeners",
-    "clock_ahead", "clock_seen",
 }  # fmt: skip
 """Of tables with a row for each queue, for each server, or one for everything."""
 OF_REPORTS = {

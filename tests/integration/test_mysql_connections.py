@@ -254,7 +254,7 @@ def test_the_first_conflict_of_a_change_is_tried_again_however_long_it_took(endp
     tries = []
 
     async def change(transaction):
-        tries.append(await transaction.rows("schema_version"))
+        tries.append(await transaction.rows("setting", name="schema_version"))
         if len(tries) in conflicts:
             raise TransactionConflict("deadlock")
         return "done"

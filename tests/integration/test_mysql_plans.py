@@ -218,11 +218,7 @@ def test_nor_are_they_looked_for_among_the_others_where_these_are_few(young, nam
     [
         (["share_queues", "present_queue", "lock_queues", "queue_exists", "purge_queue"], "PRIMARY", None),
         (["locked_settings_of_queue", "change_queue_settings", "delete_queue"], "queues_by_name", "emails"),
-        (
-            ["update_bucket", "update_queue_lock", "delete_queue_lock", "delete_queue_settings", "reserve_ids"],
-            "PRIMARY",
-            None,
-        ),
+        (["update_setting", "delete_setting", "reserve_ids"], "PRIMARY", "bucket of queue 1"),
     ],
 )
 def test_whoever_locks_a_queue_or_its_tokens_walks_past_no_other(young, names, key, name):

@@ -56,7 +56,7 @@ class Old:
             pass
 
     def version(self):
-        return self.run(self.queries.bind("schema_version"))[0].rows[0][0]
+        return self.run(self.queries.bind("setting", name="schema_version"))[0].rows[0][0]
 
     def tables(self):
         query = b"SELECT table_name FROM information_schema.tables WHERE table_schema = '%b'" % self.name

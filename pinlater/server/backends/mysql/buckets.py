@@ -1,7 +1,7 @@
 """Token buckets of rate-limited queues: one row each in the shard's settings table.
 
-A bucket is not locked but read, and then updated only if it is unchanged. So a server that is suspended in between does
-not block the others.
+The row has the moment up to which the tokens are spent, in epoch microseconds. It is not locked but read, and then
+updated only if it is unchanged. So a server that is suspended in between does not block the others.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from pinlater.server.backends.token_bucket import Tokens, spend
 
 async def acquire_tokens(database: Database, queue: Queue, rate: float, wanted: int) -> Tokens:
     """Acquire up to ``wanted`` tokens; a negative number gives tokens back, and is not repeatable."""
+    name = f"bucket of queue {queue.id}"
 
     async def change(transaction: MysqlTransaction) -> Tokens:
-        rows = await transaction.rows("bucket", queue=queue.id)
-        if not rows:
-            await transaction.run(transaction.bind("create_bucket", queue=queue.id))
-        was = rows[0][0] if rows else 0
+        was = await transaction.setting(name)
         tokens, spent_until = spend(was, transaction.now * 1000, rate, wanted)
         if tokens.taken or spent_until < was:
-            update = transaction.bind("update_bucket", queue=queue.id, spent_until=spent_until, was=was)
+            update = transaction.bind("update_setting", name=name, value=spent_until, was=was)
             [updated] = await transaction.run_and_commit(update)
             if not updated.matched:
                 raise TransactionConflict("another server changed the token bucket at the same time")

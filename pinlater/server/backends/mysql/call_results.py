@@ -103,10 +103,6 @@ async def delete_expired(database: Database, limit: int) -> int:
     found = await database.rows_at(lambda now: database.queries.bind("expired_results", now=now, limit=limit))
     if not found:
         return 0
-
-    async def change(transaction: MysqlTransaction) -> int:
-        delete = transaction.bind("delete_expired_results", keys=[row[0] for row in found], now=transaction.now)
-        [deleted] = await transaction.run(delete)
-        return deleted.matched
-
-    return await database.change(change, is_repeatable=True)
+    keys = [key for (key,) in found]
+    delete = database.queries.bind("delete_expired_results", keys=keys, now=database.now_ms())
+    return (await database.execute(delete))[0].matched

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 from pinlater.errors import UnknownError
-from pinlater.server.backends.mysql.connection import MysqlConnection
+from pinlater.server.backends.mysql.connection import MysqlConnection, StatementResult
 from pinlater.server.backends.mysql.errors import (
     ColumnExists,
     ConnectFailed,
@@ -141,7 +141,8 @@ class Database:
     @property
     def clock_queries(self) -> list[bytes]:
         """The single-value queries whose values ``learn_clock`` needs."""
-        return [self.queries.bind(name) for name in ("clock", "clock_ahead", "clock_seen")]
+        bind = self.queries.bind
+        return [bind("clock"), bind("setting", name="time_ahead"), bind("setting", name="time_seen")]
 
     async def read_clock(self, connection: MysqlConnection) -> float:
         """Read the database's clock; see ``Shard.read_clock``."""
@@ -209,6 +210,10 @@ class Database:
                 return await change(transaction)
 
         return await self._retry(attempt, is_repeatable=is_repeatable)
+
+    async def execute(self, *statements: bytes) -> list[StatementResult]:
+        """Execute a transaction that does no harm if it is committed twice; return its results; see ``change``."""
+        return await self.change(lambda transaction: transaction.run_and_commit(*statements), is_repeatable=True)
 
     @asynccontextmanager
     async def time_limit(self) -> AsyncIterator[None]:
@@ -310,5 +315,5 @@ class Database:
         )
         if not tables[0].rows:
             return 0
-        [(rows, _, _)] = await connection.run(self.queries.bind("schema_version"))
+        [(rows, _, _)] = await connection.run(self.queries.bind("setting", name="schema_version"))
         return int(rows[0][0]) if rows else 0

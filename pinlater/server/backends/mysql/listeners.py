@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pinlater.server.backends.listeners import Listener
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.transaction import MysqlTransaction
 
 
 async def meet(database: Database, me: Listener, keep_ms: int) -> list[Listener]:
@@ -18,19 +17,10 @@ async def meet(database: Database, me: Listener, keep_ms: int) -> list[Listener]
         secret=me.secret,
         expires_at=now + keep_ms,
     )
-
-    async def store_and_read(transaction: MysqlTransaction) -> list[tuple[bytes, bytes, int, bytes, int]]:
-        _, (rows, _, _) = await transaction.run_and_commit(store, bind("listeners"))
-        return list(rows)
-
-    rows = await database.change(store_and_read, is_repeatable=True)
+    _, (rows, _, _) = await database.execute(store, bind("listeners"))
     expired = [listener_id for listener_id, _, _, _, expires_at in rows if expires_at <= now]
     if expired:
-
-        async def delete(transaction: MysqlTransaction) -> None:
-            await transaction.run_and_commit(bind("delete_listeners", listeners=expired, now=now))
-
-        await database.change(delete, is_repeatable=True)
+        await database.execute(bind("delete_listeners", listeners=expired, now=now))
     return [
         Listener(listener_id, host.decode(), port, secret)
         for listener_id, host, port, secret, expires_at in rows

@@ -40,6 +40,10 @@ _INBOX_STEPS = 20
 """Most transactions in one call of the monitor that delete messages of deleted jobs."""
 
 
+_QUEUE_SETTINGS = ("bucket", "claims", "lock")
+"""What a queue may have in the table of settings."""
+
+
 class DoomedJob(NamedTuple):
     """A job about to be deleted; ``messages`` is how many it has."""
 
@@ -277,8 +281,7 @@ async def _purge_deleted_queue(database: Database, queue_id: int, limit: int) ->
             await _change(transaction, unlocked, "delete_keyed_jobs")
         if not ids:
             await transaction.run(
-                transaction.bind("delete_queue_settings", queue=queue_id),
-                transaction.bind("delete_queue_lock", queue=queue_id),
+                *(transaction.bind("delete_setting", name=f"{kind} of queue {queue_id}") for kind in _QUEUE_SETTINGS),
                 transaction.bind("delete_failure_groups_of_queue", queue=queue_id),
                 transaction.bind("purge_queue", queue=queue_id),
             )

@@ -63,5 +63,4 @@ class MysqlOutgoing:
 
     async def forget_outgoing(self, shard: str, messages: Sequence[OutgoingMessage]) -> None:  # noqa: ARG002
         ids = sorted(int(message.number) for message in messages)
-        delete = self._database.queries.bind("delete_outgoing", ids=ids)
-        await self._database.change(lambda transaction: transaction.run(delete), is_repeatable=True)
+        await self._database.execute(self._database.queries.bind("delete_outgoing", ids=ids))

@@ -26,20 +26,10 @@ ROLLBACK
 -- UTC (see session.py): with daylight saving time, this would be off by an hour for one hour of each year.
 SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000 AS DOUBLE)
 
--- name: clock_ahead
--- How far the server that stored the last record was ahead of the clock, in milliseconds.
-SELECT value FROM {db}.settings WHERE name = 'time_ahead'
-
--- name: clock_seen
--- What the clock showed when that record was made.
-SELECT value FROM {db}.settings WHERE name = 'time_seen'
-
 -- name: store_clock_record
+-- How far this server's time is ahead of the clock, in milliseconds, and what the clock showed then.
 INSERT INTO {db}.settings (name, value) VALUES ('time_ahead', :ahead), ('time_seen', :seen)
 ON DUPLICATE KEY UPDATE value = VALUES(value)
-
--- name: schema_version
-SELECT value FROM {db}.settings WHERE name = 'schema_version'
 
 -- name: lock_version
 -- A row that no transaction locks for more than a moment.
@@ -315,35 +305,20 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET unique_key = NULL WHERE id IN (:ids)
 -- Which of these jobs there are: an attempt with an unknown outcome has stored them, or another server.
 SELECT id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
--- name: bucket
--- The moment up to which a queue's tokens are spent, in epoch microseconds.
-SELECT value FROM {db}.settings WHERE name = CONCAT('bucket of queue ', :queue)
+-- name: setting
+SELECT value FROM {db}.settings WHERE name = :name
 
--- name: create_bucket
--- Creates a full bucket, unless one exists.
-INSERT INTO {db}.settings (name, value) VALUES (CONCAT('bucket of queue ', :queue), 0) ON DUPLICATE KEY UPDATE value = value
+-- name: create_setting
+-- Unless another server has created it.
+INSERT INTO {db}.settings (name, value) VALUES (:name, 0) ON DUPLICATE KEY UPDATE value = value
 
--- name: update_bucket
+-- name: update_setting
 -- Unless another server has changed it.
-UPDATE {db}.settings SET value = :spent_until WHERE name = CONCAT('bucket of queue ', :queue) AND value = :was
+UPDATE {db}.settings SET value = :value WHERE name = :name AND value = :was
 
--- name: queue_lock
--- The moment at which the lock of a queue expires, in epoch microseconds.
-SELECT value FROM {db}.settings WHERE name = CONCAT('lock of queue ', :queue)
-
--- name: create_queue_lock
--- Creates an expired lock, unless one exists.
-INSERT INTO {db}.settings (name, value) VALUES (CONCAT('lock of queue ', :queue), 0) ON DUPLICATE KEY UPDATE value = value
-
--- name: update_queue_lock
--- Unless another server has changed it.
-UPDATE {db}.settings SET value = :until WHERE name = CONCAT('lock of queue ', :queue) AND value = :was
-
--- name: delete_queue_lock
-DELETE FROM {db}.settings WHERE name = CONCAT('lock of queue ', :queue)
-
--- name: delete_queue_settings
-DELETE FROM {db}.settings WHERE name IN (CONCAT('bucket of queue ', :queue), CONCAT('claims of queue ', :queue))
+-- name: delete_setting
+-- One at a time: for a list, the optimizer would scan this small table, and wait for the rows that others have locked.
+DELETE FROM {db}.settings WHERE name = :name
 
 -- name: queue_exists
 SELECT 1 FROM {db}.queues WHERE id = :queue AND name IS NOT NULL

@@ -1,7 +1,7 @@
 """Queue locks that expire, so that over all servers one dequeue at a time counts running jobs and claims.
 
-A lock is a row in the shard's settings table: the moment at which it expires. It holds no row lock in the database, so
-a server that dies delays the others until that moment, and no longer.
+A lock is a row in the shard's settings table: the moment at which it expires, in epoch microseconds. It holds no row
+lock in the database, so a server that dies delays the others until that moment, and no longer.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ async def lock_queue(database: Database, queue: Queue, milliseconds: int) -> int
     tokens: set[int] = set()
 
     async def change(transaction: MysqlTransaction) -> int | None:
-        rows = await transaction.rows("queue_lock", queue=queue.id)
-        if not rows:
-            await transaction.run(transaction.bind("create_queue_lock", queue=queue.id))
-        was, now = rows[0][0] if rows else 0, transaction.now * 1000
+        was, now = await transaction.setting(_name(queue)), transaction.now * 1000
         if was in tokens:  # an earlier attempt has locked it, and its answer was lost
             return was
         # A lock that expires later than any lock can was made with a wrong clock.
@@ -29,7 +26,7 @@ async def lock_queue(database: Database, queue: Queue, milliseconds: int) -> int
             return None
         until = now + milliseconds * 1000 + secrets.randbelow(1000)  # unique, even within a millisecond
         tokens.add(until)
-        update = transaction.bind("update_queue_lock", queue=queue.id, until=until, was=was)
+        update = transaction.bind("update_setting", name=_name(queue), value=until, was=was)
         [updated] = await transaction.run_and_commit(update)
         return until if updated.matched else None
 
@@ -38,5 +35,8 @@ async def lock_queue(database: Database, queue: Queue, milliseconds: int) -> int
 
 async def unlock_queue(database: Database, queue: Queue, token: int) -> None:
     """Unlock a queue, unless that lock has expired."""
-    update = database.queries.bind("update_queue_lock", queue=queue.id, until=0, was=token)
-    await database.change(lambda transaction: transaction.run_and_commit(update), is_repeatable=True)
+    await database.execute(database.queries.bind("update_setting", name=_name(queue), value=0, was=token))
+
+
+def _name(queue: Queue) -> str:
+    return f"lock of queue {queue.id}"

@@ -77,14 +77,13 @@ class MysqlQueues:
             now = self._database.now_ms()
             queue_id = random.randint(1, _MOST_ID)  # noqa: S311 - no secret
             statement = self._database.queries.bind("create_queue", id=queue_id, name=name, now=now)
-            await self._database.change(lambda transaction: transaction.run_and_commit(statement), is_repeatable=True)
+            await self._database.execute(statement)
             self._expires_at = 0.0
 
     async def delete(self, name: str) -> None:
         """Delete a queue, if it exists; its jobs are deleted later, in pages."""
         async with self._database.time_limit(), self._changing:
-            statement = self._database.queries.bind("delete_queue", name=name)
-            await self._database.change(lambda transaction: transaction.run_and_commit(statement), is_repeatable=True)
+            await self._database.execute(self._database.queries.bind("delete_queue", name=name))
             self.forget(name)
 
     async def settings(self) -> dict[str, QueueSettings]:

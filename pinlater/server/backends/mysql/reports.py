@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.server.backends.mysql.connection import MysqlConnection, StatementResult
+from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.records import MAX_ANSWER_BYTES, MAX_REPORTS, KeptReport
 
@@ -23,14 +23,12 @@ class MysqlReports:
             )
         else:
             change = bind("delete_report", worker=worker)
-        [(expired, _, _), _] = await self._run(bind("expired_reports", now=now, limit=_MAX_EXPIRED), change)
-        if expired:  # in a transaction with no other locks, or two such transactions might deadlock
-            await self._run(bind("delete_expired_reports", workers=[worker for (worker,) in expired], now=now))
-
-    async def _run(self, *statements: bytes) -> list[StatementResult]:
-        return await self._database.change(
-            lambda transaction: transaction.run_and_commit(*statements), is_repeatable=True
+        [(expired, _, _), _] = await self._database.execute(
+            bind("expired_reports", now=now, limit=_MAX_EXPIRED), change
         )
+        if expired:  # in a transaction with no other locks, or two such transactions might deadlock
+            workers = [worker for (worker,) in expired]
+            await self._database.execute(bind("delete_expired_reports", workers=workers, now=now))
 
     async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
         bind, now = self._database.queries.bind, self._database.now_ms()

@@ -40,23 +40,14 @@ class MysqlStatistics:
 
     async def forget_statistics(self, limit: int) -> int:
         work, now_ms = await self._probe.find(), self._database.now_ms()
-        first = {resolution: work.first_period(resolution) for resolution in KEPT_SECONDS}
-        expired = [
-            resolution
-            for resolution, start_ms in first.items()
-            if start_ms is not None and start_ms < expired_before_ms(now_ms, resolution)
-        ]
-        return sum([await _forget(self._database, resolution, limit) for resolution in expired])
-
-
-async def _forget(database: Database, resolution: int, limit: int) -> int:
-    async def change(transaction: MysqlTransaction) -> int:
-        before = expired_before_ms(transaction.now, resolution)
-        delete = transaction.bind("forget_statistics", resolution=resolution, before=before, limit=limit)
-        [result] = await transaction.run_and_commit(delete)
-        return int(result.matched)
-
-    return await database.change(change, is_repeatable=True)
+        deleted = 0
+        for resolution in KEPT_SECONDS:
+            first_ms, before = work.first_period(resolution), expired_before_ms(now_ms, resolution)
+            if first_ms is not None and first_ms < before:
+                values = {"resolution": resolution, "before": before, "limit": limit}
+                [result] = await self._database.execute(self._database.queries.bind("forget_statistics", **values))
+                deleted += result.matched
+        return deleted
 
 
 async def _add(transaction: MysqlTransaction, entries: Sequence[StatisticsEntry]) -> None:

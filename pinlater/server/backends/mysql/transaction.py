@@ -59,6 +59,13 @@ class MysqlTransaction:
         """Execute one statement and return its rows."""
         return list((await self.run(self.bind(name, **values)))[0].rows)
 
+    async def setting(self, name: str) -> int:
+        """Return the value of a row of the shard's settings; one that does not exist is created with 0."""
+        rows = await self.rows("setting", name=name)
+        if not rows:
+            await self.run(self.bind("create_setting", name=name))
+        return int(rows[0][0]) if rows else 0
+
     async def run_and_commit(self, *statements: bytes) -> list[StatementResult]:
         """Execute the last statements and commit, in one packet if they fit."""
         self.is_committing = True

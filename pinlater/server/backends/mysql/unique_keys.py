@@ -193,14 +193,9 @@ async def delete_expired_periods(database: Database, limit: int) -> int:
     """Delete up to ``limit`` periods that have ended. Return how many."""
     found = await database.rows_at(lambda now: database.queries.bind("expired_periods", now=now, limit=limit))
     by_queue: dict[int, list[bytes]] = grouped((queue_id, key) for queue_id, key in found)
-    if not by_queue:
-        return 0
-
-    async def change(transaction: MysqlTransaction) -> int:
-        deleted = 0
-        for queue_id, keys in sorted(by_queue.items()):
-            delete = transaction.bind("delete_expired_periods", queue=queue_id, keys=sorted(keys), now=transaction.now)
-            deleted += (await transaction.run(delete))[0].matched
-        return deleted
-
-    return await database.change(change, is_repeatable=True)
+    bind, now = database.queries.bind, database.now_ms()
+    delete = [
+        bind("delete_expired_periods", queue=queue_id, keys=sorted(keys), now=now)
+        for queue_id, keys in sorted(by_queue.items())
+    ]
+    return sum(result.matched for result in await database.execute(*delete)) if delete else 0
