@@ -36,6 +36,8 @@ _CLAIMED_OF_KEY = 10_000
 
 _QUEUES_PAGE = 200
 
+_RANK = attrgetter("rank")
+
 
 class RedisSearch(NamedTuple):
     """The jobs that a count, scan or deletion selects.
@@ -158,7 +160,7 @@ class RedisReads:
             for priority in search.priorities
             async for job in _matching(scripts, search, priority, limit + 1, position)
         ]
-        found.sort(key=_rank, reverse=not oldest_first)
+        found.sort(key=_RANK, reverse=not oldest_first)
         return _first(found, limit)
 
     async def failure_groups(self, queues: Sequence[str], limit: int) -> list[FailureGroup]:
@@ -180,7 +182,7 @@ async def _lookup_page(
 
 
 def _matching_record(head: str, job: JobDescriptor, row: Sequence[bytes | None]) -> JobRecord | None:
-    line, *texts, result, body = row
+    result, body, line, *texts = row
     if line is None:
         return None
     found = parse_job(head, b" %d" % job.local_id, line, texts)
@@ -218,7 +220,7 @@ async def _scan_key(
         for job in _parse_jobs(scripts, search, *columns)
         if job.record.state == search.which.state and _is_behind(job, search, position)
     ]
-    found.sort(key=_rank, reverse=not search.is_oldest_first)
+    found.sort(key=_RANK, reverse=not search.is_oldest_first)
     return _first(found, limit)
 
 
@@ -291,22 +293,15 @@ async def _claimed_pages(
     cursor: Any = "0"
     found: dict[int, StoredJob] = {}
     while True:
-        shown, *columns, cursor = await scripts.run("scan_claimed", search.queue, cursor, PAGE_JOBS, priority, at=now)
+        shown, cursor, *columns = await scripts.run("scan_claimed", search.queue, cursor, PAGE_JOBS, priority, at=now)
         now = int(shown)
         found.update((job.local_id, job) for job in _parse_jobs(scripts, search, *columns))
         if cursor == b"0":
             break
-    ranked = sorted(
-        (job for job in found.values() if _is_selected(job, search, now, position)),
-        key=_rank,
-        reverse=not search.is_oldest_first,
-    )
+    ranked = [job for job in found.values() if _is_selected(job, search, now, position)]
+    ranked.sort(key=_RANK, reverse=not search.is_oldest_first)
     for start in range(0, len(ranked), page_size):
         yield ranked[start : start + page_size]
-
-
-def _rank(job: StoredJob) -> tuple[float, int]:
-    return job.rank
 
 
 def _is_behind(job: StoredJob, search: RedisSearch, position: Position | None) -> bool:

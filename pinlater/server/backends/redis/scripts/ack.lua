@@ -134,13 +134,11 @@ for _, item in ipairs(singles) do
     end
   end
 end
-apply_changes()
 call_in_chunks('HSET', prefix .. 'results', results)
 call_in_chunks('HDEL', prefix .. 'failing', succeeded_late)
 if #failing > 0 then
   keep_failures(request[3][1], request[3][2])
 end
 call_in_chunks('HSET', prefix .. 'failing', failing)
-local through = keyed and keyed.note_and_turn(members, befores, lines) or 0 -- may move jobs within their groups
-settle_changed()
+local through = apply_and_turn(members, befores, lines)
 return {NOW, changed, failed, through, linked and linked.tell()}

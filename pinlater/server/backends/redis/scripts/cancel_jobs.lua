@@ -5,11 +5,9 @@
 -- Returns {list indexes of the jobs that are cancelled, of those that are asked to stop, both also by earlier calls, of
 -- those of both that may have children to cancel; number of jobs that this call has cancelled, of other jobs let
 -- through, ended sleeps: see links.lua}.
--- parts: when_full records features failures key_rates key_entries key_turns keys due_index changes custom_status successes families inboxes links
-local jobs, members = cmsgpack.unpack(ARGV[2]), {}
-for at, job in ipairs(jobs) do
-  members[at] = member_of(job[2])
-end
+-- parts: when_full records members features failures key_rates key_entries key_turns keys due_index changes custom_status successes families inboxes links
+local jobs = cmsgpack.unpack(ARGV[2])
+local members = members_of(jobs, 2)
 local befores = read_fields(JOBS, members)
 linked = open_links(members)
 local ended, asked, parents, is_done, waiting, asleep = {}, {}, {}, {}, {}, {}
@@ -72,10 +70,8 @@ end
 for key, list in pairs(waiting) do
   call_in_chunks('ZREM', key, list)
 end
-apply_changes()
-local through = keyed and keyed.note_and_turn(members, befores) or 0
+local through = apply_and_turn(members, befores)
 for _, member in ipairs(asleep) do -- last, since it may change other jobs of their keys
   linked.wake(member, redis.call('HGET', JOBS, member))
 end
-settle_changed()
 return {ended, asked, parents, newly_ended, through, linked.tell()}

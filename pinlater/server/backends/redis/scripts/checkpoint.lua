@@ -9,12 +9,9 @@
 -- does not hold, of those to be moved that are due now (their waits are fulfilled, or they are asked to stop and keep
 -- their place), of those that are held and asked to stop; number of other jobs let through, ended sleeps: see
 -- links.lua}.
--- parts: when_full records features failures key_rates key_entries key_turns keys due_index changes custom_status claim_source successes families inboxes links
+-- parts: when_full records members features failures key_rates key_entries key_turns keys due_index changes custom_status claim_source successes families inboxes links
 local items = cmsgpack.unpack(ARGV[2])
-local members, lines = {}, {}
-for at, item in ipairs(items) do
-  members[at] = member_of(item[1])
-end
+local members, lines = members_of(items, 1), {}
 local befores = read_fields(JOBS, members)
 for at, line in ipairs(befores) do
   lines[members[at]] = line
@@ -117,7 +114,5 @@ for at, item in ipairs(items) do
     lost[#lost + 1] = at - 1
   end
 end
-apply_changes()
-local through = keyed and keyed.note_and_turn(members, befores) or 0
-settle_changed()
+local through = apply_and_turn(members, befores)
 return {NOW, changed, back, lost, fulfilled, asked, through, linked and linked.tell()}

@@ -28,15 +28,11 @@ call_in_chunks('HDEL', JOBS, members)
 call_in_chunks('HDEL', prefix .. 'bodies', members)
 call_in_chunks('HDEL', prefix .. 'status', members)
 call_in_chunks('HDEL', prefix .. 'job_keys', members)
-if redis.call('EXISTS', prefix .. 'job_rates') == 1 then
-  call_in_chunks('HDEL', prefix .. 'job_rates', members)
-end
+call_in_chunks('HDEL', prefix .. 'job_rates', members)
+call_in_chunks('HDEL', prefix .. 'results', members)
 if HAS_LINKS then
   forget_links(prefix, members)
   forget_families(members)
-end
-if redis.call('EXISTS', prefix .. 'results') == 1 then
-  call_in_chunks('HDEL', prefix .. 'results', members)
 end
 reindex_due(string.upper(kind))
 return #members

@@ -2,16 +2,13 @@
 -- [4] most jobs that all calls with this key delete together, or empty: the first call deletes all; [5] state, [6]
 -- priority; [7]: MessagePack, a list of ids.
 -- Returns {number deleted now, number deleted by all calls with the key, ended sleeps: see links.lua}.
--- parts: when_full records features failures key_rates key_entries key_turns keys due_index changes successes families inboxes links forget_links call_results
+-- parts: when_full records members features failures key_rates key_entries key_turns keys due_index changes successes families inboxes links forget_links call_results
 local before, most = find_result(ARGV[2]), tonumber(ARGV[4])
 if before and not most then
   return {0, before}
 end
 before = before or 0
-local members, deleted, lines, seen = {}, {}, {}, {}
-for at, id in ipairs(cmsgpack.unpack(ARGV[7])) do
-  members[at] = member_of(id)
-end
+local members, deleted, lines, seen = members_of(cmsgpack.unpack(ARGV[7])), {}, {}, {}
 for at, line in ipairs(read_fields(JOBS, members)) do
   local state, priority = string.match(line or '', '^(%d) (%d+)')
   if state == ARGV[5] and priority == ARGV[6] and not seen[members[at]] and (not most or before + #deleted < most) then

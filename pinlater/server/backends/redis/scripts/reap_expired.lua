@@ -43,14 +43,10 @@ for at, line in ipairs(lines) do
     end
   end
 end
-apply_changes()
 if #tried > 0 then
   keep_groups(unpack(cmsgpack.unpack(ARGV[7])))
   call_in_chunks('HSET', prefix .. 'failing', failing)
 end
-if keyed then
-  keyed.note_and_turn(members, lines) -- may move jobs within their groups
-end
-settle_changed()
+apply_and_turn(members, lines)
 reindex_due('claims')
 return {#members, spared, retried, failed, linked and linked.tell()}

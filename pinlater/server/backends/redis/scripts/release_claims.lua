@@ -40,9 +40,5 @@ for at, line in ipairs(lines) do
     released = released + 1
   end
 end
-apply_changes()
-if keyed then
-  keyed.note_and_turn(members, lines)
-end
-settle_changed()
+apply_and_turn(members, lines)
 return {step[1], released, linked and linked.tell()}

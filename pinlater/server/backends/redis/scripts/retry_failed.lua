@@ -18,13 +18,9 @@ if #members > 0 then
   redis.call('ZREMRANGEBYRANK', key, 0, #members - 1)
   call_in_chunks('ZREM', prefix .. 'F', members)
 end
-apply_changes()
-if keyed then
-  keyed.note_and_turn(members, lines)
-end
+apply_and_turn(members, lines)
 if linked then
   linked.tell()
 end
-settle_changed()
 store_result(ARGV[2], ARGV[3], before + #members)
 return {#members, before + #members}

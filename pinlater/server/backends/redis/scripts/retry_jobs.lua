@@ -1,16 +1,14 @@
 -- Those of the given jobs that are FAILED -> PENDING with new attempts. ARGV[2] idempotency key or empty, [3] how long
 -- to keep its result, in ms; [4] attempts, [5] run_after or empty for now, [6]: MessagePack, a list of {priority, id}.
 -- Returns the number of jobs moved.
--- parts: when_full records features failures key_rates key_entries key_turns keys due_index changes successes families inboxes links retry call_results
+-- parts: when_full records members features failures key_rates key_entries key_turns keys due_index changes successes families inboxes links retry call_results
 local known = find_result(ARGV[2])
 if known then
   return known
 end
 local run_after = ARGV[5] ~= '' and ARGV[5] or NOW
-local jobs, members = cmsgpack.unpack(ARGV[6]), {}
-for at, job in ipairs(jobs) do
-  members[at] = member_of(job[2])
-end
+local jobs = cmsgpack.unpack(ARGV[6])
+local members = members_of(jobs, 2)
 local moved = 0
 local lines = read_fields(JOBS, members)
 linked = open_links and open_links(members)
@@ -24,13 +22,9 @@ for at, line in ipairs(lines) do
     moved = moved + 1
   end
 end
-apply_changes()
-if keyed then
-  keyed.note_and_turn(members, lines)
-end
+apply_and_turn(members, lines)
 if linked then
   linked.tell()
 end
-settle_changed()
 store_result(ARGV[2], ARGV[3], moved)
 return moved

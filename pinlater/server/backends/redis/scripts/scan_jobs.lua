@@ -4,7 +4,7 @@
 -- of the previous page, empty at the start; [7] limit; [8] "oldest": earliest run_after first.
 -- Returns {now, members, records, statuses, unique keys, shared keys, links, failure groups}; fewer jobs than the limit
 -- mean the end.
--- parts: shared_keys any_links families read_links
+-- parts: any_links families job_columns
 local key, is_oldest = prefix .. ARGV[2] .. ARGV[3], ARGV[8] == 'oldest'
 local low, high = '-inf', '+inf'
 if ARGV[4] == 'due' then
@@ -51,12 +51,5 @@ end
 if ARGV[5] ~= '' then
   start = math.max(start, rank_after(ARGV[5], tonumber(ARGV[6])))
 end
-local members = redis.call(RANGE, key, start, math.min(start + ARGV[7] - 1, last))
-if last < start then
-  members = {}
-end
-return {
-  NOW, members, read_fields(JOBS, members), read_fields(prefix .. 'status', members),
-  read_fields(prefix .. 'keys', members), read_shared_keys(members),
-  read_links(members), read_fields(prefix .. 'failing', members)
-}
+local members = last >= start and redis.call(RANGE, key, start, math.min(start + ARGV[7] - 1, last)) or {}
+return {NOW, members, read_jobs(members)}

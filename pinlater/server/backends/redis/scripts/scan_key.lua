@@ -3,7 +3,7 @@
 -- PENDING jobs that share the key come in order, up to the limit; claimed ones come in any order, always from the
 -- first, up to the limit. The job that has it as its unique key is added each time, whatever its state.
 -- Returns {members, records, statuses, unique keys, shared keys, links, failure groups}.
--- parts: records shared_keys any_links families read_links
+-- parts: records any_links families job_columns
 local text, is_oldest, members, seen = ARGV[2], ARGV[7] == 'oldest', {}, {}
 local is_pending = ARGV[3] == PENDING
 local head = text .. '\0' .. (is_pending and 'p' or 'c')
@@ -30,8 +30,4 @@ local unique = string.match(redis.call('HGET', prefix .. 'unique', text) or '', 
 if unique and not seen[unique] then
   members[#members + 1] = unique
 end
-return {
-  members, read_fields(JOBS, members), read_fields(prefix .. 'status', members), read_fields(prefix .. 'keys', members),
-  read_shared_keys(members), read_links(members),
-  read_fields(prefix .. 'failing', members)
-}
+return {members, read_jobs(members)}

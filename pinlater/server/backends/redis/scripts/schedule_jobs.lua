@@ -2,15 +2,13 @@
 -- stays in line. ARGV[2] idempotency key or empty, [3] how long to keep its result, in ms; [4] run_after, or empty:
 -- those that are not due become due now; [5]: MessagePack, a list of {priority, id}. Returns the number of jobs
 -- changed.
--- parts: when_full records features failures key_rates key_entries key_turns keys due_index changes call_results
+-- parts: when_full records members features failures key_rates key_entries key_turns keys due_index changes call_results
 local known = find_result(ARGV[2])
 if known then
   return known
 end
-local jobs, members = cmsgpack.unpack(ARGV[5]), {}
-for at, job in ipairs(jobs) do
-  members[at] = member_of(job[2])
-end
+local jobs = cmsgpack.unpack(ARGV[5])
+local members = members_of(jobs, 2)
 local moved, is_done = 0, {}
 local lines = read_fields(JOBS, members)
 
@@ -35,10 +33,6 @@ for at, line in ipairs(lines) do
     moved = moved + 1
   end
 end
-apply_changes()
-if keyed then
-  keyed.note_and_turn(members, lines)
-end
-settle_changed()
+apply_and_turn(members, lines)
 store_result(ARGV[2], ARGV[3], moved)
 return moved

@@ -75,6 +75,14 @@ local function apply_changes()
   delete_unique_keys(finished)
 end
 
+-- Applies the changes, then lets other jobs of the keys through; for the arguments, see keyed.note. Returns how many.
+local function apply_and_turn(members, befores, lines)
+  apply_changes()
+  local through = keyed and keyed.note_and_turn(members, befores, lines) or 0 -- may move jobs within their failure groups
+  settle_changed()
+  return through
+end
+
 -- PENDING or IN_PROGRESS -> FAILED, with as many attempts left as given. Returns the job's new record.
 local function end_job(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
   local line = record(FAILED, priority, allowed, remaining, created, run_after, NOW, lease, bytes, claim)
