@@ -103,13 +103,8 @@ async def _ack_jobs(database: Database, batch: CommitBatch[MysqlAckCall, Settled
         changed = await change_and_commit(transaction, batch, flat, ids, links)
         results = iter(changed.results)
         counts = [[(name, next(results).matched) for name, _ in some] for some in statements]
-    settled = (_settled(transaction.now, call, some) for call, some in zip(batch.requests, counts, strict=True))
-    batch.answer(
-        [
-            one._replace(let_through=changed.let_through(_ids([call]))) if changed.through else one
-            for one, call in zip(settled, batch.requests, strict=True)
-        ]
-    )
+    parts = zip(batch.requests, counts, strict=True)
+    batch.answer([_settled(transaction.now, call, some, changed) for call, some in parts])
     return changed
 
 
@@ -118,13 +113,14 @@ def _ids(calls: Sequence[MysqlAckCall]) -> list[int]:
     return sorted({ack.job.local_id for call in calls for ack in (*call.succeeded, *call.failed)})
 
 
-def _settled(now: int, call: MysqlAckCall, counts: Sequence[tuple[str, int]]) -> Settled:
+def _settled(now: int, call: MysqlAckCall, counts: Sequence[tuple[str, int]], of_batch: Changed) -> Settled:
     """Return the result of a call, given how many jobs each of its statements has changed."""
     changed = sum(count for _, count in counts)
     failed = sum(count for name, count in counts if name == _FINAL)
     stale = len(call.succeeded) + len(call.failed) - changed
     due = min((_retry_at(now, ack.retry_delay_ms) for ack in call.failed if not ack.is_final), default=None)
-    return Settled(changed, stale, due, failed=failed)
+    let_through = of_batch.let_through(_ids([call])) if of_batch.through else 0
+    return Settled(changed, stale, due, failed=failed, let_through=let_through)
 
 
 def _retry_at(now: int, delay_ms: int) -> int:

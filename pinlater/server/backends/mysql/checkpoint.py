@@ -108,17 +108,8 @@ async def _checkpoint_jobs(database: Database, batch: CheckpointBatch, links: Li
         changed = await change_and_commit(transaction, batch, flat, returned, links)
         results = iter(changed.results)
         found = [[(kind, next(results)) for kind, _ in some] for some in statements]
-    checkpointed = (
-        _checkpointed(transaction.now, call, some) for call, some in zip(batch.requests, found, strict=True)
-    )
-    batch.answer(
-        [
-            one._replace(settled=one.settled._replace(let_through=changed.let_through(_returned_ids([call]))))
-            if changed.through
-            else one
-            for one, call in zip(checkpointed, batch.requests, strict=True)
-        ]
-    )
+    parts = zip(batch.requests, found, strict=True)
+    batch.answer([_checkpointed(transaction.now, call, some, changed) for call, some in parts])
     return changed
 
 
@@ -248,7 +239,7 @@ def _messages(
 
 
 def _checkpointed(
-    now: int, call: MysqlCheckpointCall, found: Sequence[tuple[str, StatementResult]]
+    now: int, call: MysqlCheckpointCall, found: Sequence[tuple[str, StatementResult]], of_batch: Changed
 ) -> MysqlCheckpointed:
     """Return the result of a call, given the names and results of its statements."""
     changed = sum(result.matched for name, result in found if name in _CHANGES)
@@ -258,5 +249,6 @@ def _checkpointed(
     is_asked = any(result.insert_id for name, result in found if name in _CHANGES)
     if dues and (is_asked or any(result.matched for name, result in found if name == _WAKE)):
         dues.append(now)  # a job that is asked to stop and given back keeps its run_after
-    settled = Settled(changed, len(call.checkpoints) - changed, min(dues, default=None) if changed else None)
-    return MysqlCheckpointed(settled, is_asked)
+    due, stale = min(dues, default=None) if changed else None, len(call.checkpoints) - changed
+    let_through = of_batch.let_through(_returned_ids([call])) if of_batch.through else 0
+    return MysqlCheckpointed(Settled(changed, stale, due, let_through=let_through), is_asked)

@@ -143,9 +143,10 @@ class Queries:
 
 def _with_shared_parts(texts: dict[str, str]) -> dict[str, str]:
     """Return the statements by name, with the parts that several of them share inserted."""
-    parts = {name: texts.pop(name) for name in ("scan_columns", "ends_of_children")}
+    everything = "".join(texts.values())
+    parts = {name: texts.pop(name) for name in list(texts) if f"{{{name}}}" in everything}
     for part, content in parts.items():
-        texts = {name: text.replace(f"{{{part}}}", content) for name, text in texts.items()}
+        texts = {name: text.replace(f"{{{part}}}", _COMMENT.sub("", content).strip()) for name, text in texts.items()}
     return texts
 
 

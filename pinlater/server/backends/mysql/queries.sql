@@ -1,4 +1,5 @@
--- Every statement that a MySQL shard runs. `{db}` is its database, `:name` a value: a number, a text, bytes, or a list.
+-- Every statement that a MySQL shard runs. `{db}` is its database, `:name` a value: a number, a text, bytes, or a list. Other
+-- names in braces stand for parts: those defined here under that name, or by queries.py.
 -- Jobs given by id are found by the primary key (FORCE INDEX), never by a scan of another index. They are changed in id
 -- order, so that transactions wait for each other rather than deadlock. A DELETE ignores FORCE INDEX while the
 -- optimizer considers the table small: it scans all jobs, and waits for those that others have locked. So a DELETE
@@ -90,22 +91,23 @@ SELECT id FROM {db}.queues FORCE INDEX (PRIMARY) WHERE id = :queue AND name IS N
 -- No other transaction stores jobs in these queues until this one ends.
 SELECT name FROM {db}.queues FORCE INDEX (PRIMARY) WHERE id IN (:queues) FOR UPDATE
 
+-- name: new_columns
+-- The columns of all new jobs.
+id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed, attempts_remaining, body_bytes,
+unique_key, custom_status, body
+
 -- name: insert_jobs
--- enqueue.py appends the rows.
-INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed,
-                       attempts_remaining, body_bytes, unique_key, custom_status, body) VALUES
+-- job_rows.py appends the rows.
+INSERT INTO {db}.jobs ({new_columns}) VALUES
 
 -- name: insert_jobs_with_parents
 -- The same, if any of the jobs has a parent. Each column costs time, even if it is NULL.
-INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed,
-                       attempts_remaining, body_bytes, unique_key, custom_status, body, parent_id, parent, parent_message,
-                       parent_position) VALUES
+INSERT INTO {db}.jobs ({new_columns}, parent_id, parent, parent_message, parent_position) VALUES
 
 -- name: insert_linked_jobs
 -- The same, if any of the jobs has a key, a result, a run time or a cancellation mark.
-INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed,
-                       attempts_remaining, body_bytes, unique_key, custom_status, body, job_key, key_limit, key_rate, result,
-                       is_cancelled, run_ms, parent_id, parent, parent_message, parent_position) VALUES
+INSERT INTO {db}.jobs ({new_columns}, job_key, key_limit, key_rate, result, is_cancelled, run_ms,
+                       parent_id, parent, parent_message, parent_position) VALUES
 
 -- name: lock_keys
 -- keys.py appends the rows and `change_key_locks`. The rows are changed for the reason given at lock_claims.
@@ -386,27 +388,25 @@ SELECT run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after > :now
 ORDER BY run_after LIMIT 1
 
+-- name: candidate_columns
+-- Large bodies are read later, when it is known which jobs fit into the answers.
+id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after, IF(body_bytes > :small, NULL, body), job_key,
+failure_group IS NOT NULL
+
 -- name: claimable_jobs
--- Locks due jobs, in order, starting at :start; skips those that another claim has locked. Large bodies are read later,
--- when it is known which jobs fit into the answers.
-SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after, IF(body_bytes > :small, NULL, body),
-       job_key, failure_group IS NOT NULL
-FROM {db}.jobs FORCE INDEX (jobs_in_order)
+-- Locks due jobs, in order, starting at :start; skips those that another claim has locked.
+SELECT {candidate_columns} FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after BETWEEN :start AND :now
 ORDER BY run_after, id LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- name: claimable_of_ids
 -- Locks those of the given jobs that are due.
-SELECT priority, id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after,
-       IF(body_bytes > :small, NULL, body), job_key, failure_group IS NOT NULL
-FROM {db}.jobs FORCE INDEX (PRIMARY)
+SELECT priority, {candidate_columns} FROM {db}.jobs FORCE INDEX (PRIMARY)
 WHERE id IN (:ids) AND state = 0 AND run_after <= :now
 FOR UPDATE
 
 -- name: peek_jobs
-SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after, IF(body_bytes > :small, NULL, body),
-       job_key, failure_group IS NOT NULL
-FROM {db}.jobs FORCE INDEX (jobs_in_order)
+SELECT {candidate_columns} FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after <= :now
 ORDER BY run_after, id LIMIT :limit
 
@@ -418,32 +418,28 @@ WHERE id IN (:ids) AND state = 0
 -- name: job_bodies
 SELECT id, body FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
+-- name: held
+-- Which jobs acks are about: those of one claim and priority.
+id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority AND (:is_any OR claim = :claim)
+
+-- name: succeeded
+-- IN_PROGRESS -> SUCCEEDED.
+state = IF((:has_keys OR job_key IS NULL) AND (:has_parents OR parent_id IS NULL), 2, NULL), moment = :now,
+updated_at = :now, unique_key = NULL, is_cancelled = 0, failure_group = NULL
+
 -- name: succeed_jobs
--- IN_PROGRESS -> SUCCEEDED, of one claim and priority.
-UPDATE {db}.jobs FORCE INDEX (PRIMARY)
-SET state = IF((:has_keys OR job_key IS NULL) AND (:has_parents OR parent_id IS NULL), 2, NULL), moment = :now,
-    updated_at = :now, unique_key = NULL, is_cancelled = 0, failure_group = NULL
-WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
-  AND (:is_any OR claim = :claim)
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET {succeeded} WHERE {held}
 
 -- name: succeed_job
--- IN_PROGRESS -> SUCCEEDED with a status, of one claim and priority.
-UPDATE {db}.jobs FORCE INDEX (PRIMARY)
-SET state = IF((:has_keys OR job_key IS NULL) AND (:has_parents OR parent_id IS NULL), 2, NULL), moment = :now,
-    updated_at = :now, unique_key = NULL, is_cancelled = 0, failure_group = NULL,
-    custom_status = LEFT(CONCAT(custom_status, :status), 5000)
-WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
-  AND (:is_any OR claim = :claim)
+-- The same with a status.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET {succeeded}, custom_status = LEFT(CONCAT(custom_status, :status), 5000)
+WHERE {held}
 
 -- name: succeed_with_results
 -- The same, each with its result; the results are in the order of the ids.
-UPDATE {db}.jobs FORCE INDEX (PRIMARY)
-SET state = IF((:has_keys OR job_key IS NULL) AND (:has_parents OR parent_id IS NULL), 2, NULL), moment = :now,
-    updated_at = :now, unique_key = NULL, is_cancelled = 0, failure_group = NULL,
-    custom_status = LEFT(CONCAT(custom_status, :status), 5000),
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET {succeeded}, custom_status = LEFT(CONCAT(custom_status, :status), 5000),
     result = ELT(FIELD(id, :ids), :results)
-WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
-  AND (:is_any OR claim = :claim)
+WHERE {held}
 
 -- name: keep_run_times
 -- For jobs that have succeeded in this transaction; the times are in the order of the ids.
@@ -463,8 +459,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     custom_status = LEFT(CONCAT(custom_status, :status), 5000),
     failure_group = IF(is_cancelled, NULL, :failure_group),
     attempts_remaining = attempts_remaining - 1
-WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
-  AND (:is_any OR claim = :claim) AND attempts_remaining > 1 AND NOT {is_to_end}
+WHERE {held} AND attempts_remaining > 1 AND NOT {is_to_end}
 
 -- name: fail_jobs
 -- IN_PROGRESS -> FAILED after the last attempt, or after any attempt if :is_final, or if the job is asked to stop and
@@ -478,8 +473,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     custom_status = LEFT(CONCAT(custom_status, :status), 5000),
     failure_group = IF(is_cancelled, NULL, :failure_group),
     attempts_remaining = 0
-WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
-  AND (:is_any OR claim = :claim) AND (:is_final OR attempts_remaining <= 1 OR {is_to_end})
+WHERE {held} AND (:is_final OR attempts_remaining <= 1 OR {is_to_end})
 
 -- name: lock_jobs
 -- Locks jobs in the order of ids, before statements change them in other orders.
@@ -580,8 +574,7 @@ FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND queue_id = :queue FO
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
 SET state = 3, is_cancelled = 1, moment = :now, updated_at = :now, unique_key = NULL, waits_for = NULL,
     failure_group = NULL,
-    run_after = LEAST(
-        run_after - IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0), :now),
+    run_after = LEAST(run_after - {key_wait}, :now),
     custom_status = LEFT(CONCAT(custom_status, :status), 5000)
 WHERE id IN (:ids)
 
@@ -630,16 +623,22 @@ INSERT INTO {db}.messages (job_id, name, number, message_id, kind, payload_bytes
 -- name: count_messages
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET messages = messages + :count WHERE id IN (:ids)
 
+-- name: key_wait
+-- What is added to the run_after of a job that waits for its key.
+IF(job_key IS NOT NULL AND jobs.run_after >= 4503599627370496, 4503599627370496, 0)
+
+-- name: waits_in_order
+-- Whether a job waits for an ordered key.
+(job_key IS NOT NULL AND jobs.run_after >= 4503599627370496 AND key_limit <=> 0)
+
 -- name: wake_jobs
 -- Makes jobs due that are not; those that wait for their keys go on waiting, as if due now, or if the key is ordered,
 -- in their places. Due jobs keep their places.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) LEFT JOIN {db}.failing_jobs FORCE INDEX (PRIMARY) ON failing_jobs.id = jobs.id
-SET jobs.run_after = LEAST(
-        jobs.run_after, :now + IF(job_key IS NOT NULL AND jobs.run_after >= 4503599627370496, 4503599627370496, 0)),
+SET jobs.run_after = LEAST(jobs.run_after, :now + {key_wait}),
     jobs.updated_at = :now,
-    failing_jobs.run_after = LEAST(
-        jobs.run_after, :now + IF(job_key IS NOT NULL AND jobs.run_after >= 4503599627370496, 4503599627370496, 0))
-WHERE jobs.id IN (:ids) AND NOT (job_key IS NOT NULL AND jobs.run_after >= 4503599627370496 AND key_limit <=> 0)
+    failing_jobs.run_after = LEAST(jobs.run_after, :now + {key_wait})
+WHERE jobs.id IN (:ids) AND NOT {waits_in_order}
 
 -- name: message_sizes
 SELECT number, payload_bytes FROM {db}.messages FORCE INDEX (PRIMARY)
@@ -923,11 +922,10 @@ WHERE id IN (:ids) AND state = 3 AND queue_id = :queue AND priority = :priority
 -- name: schedule_jobs
 -- A job that waits for an ordered key keeps its place. With :is_put_off, jobs due earlier than :run_after are put off.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
-SET updated_at = :now, run_after = :run_after + IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0)
+SET updated_at = :now, run_after = :run_after + {key_wait}
 WHERE id IN (:ids) AND state = 0 AND queue_id = :queue AND priority = :priority
-  AND (run_after > :run_after + IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0)
-    OR :is_put_off AND run_after <> :run_after + IF(job_key IS NOT NULL AND run_after >= 4503599627370496, 4503599627370496, 0))
-  AND NOT (job_key IS NOT NULL AND run_after >= 4503599627370496 AND key_limit <=> 0)
+  AND (run_after > :run_after + {key_wait} OR :is_put_off AND run_after <> :run_after + {key_wait})
+  AND NOT {waits_in_order}
 
 -- name: first_claim_expiring
 SELECT moment FROM {db}.jobs FORCE INDEX (jobs_by_moment) WHERE state = 1 ORDER BY moment LIMIT 1
@@ -953,20 +951,24 @@ SELECT queue_id FROM {db}.jobs FORCE INDEX (jobs_by_moment)
 WHERE state = 1 AND moment <= :now AND (:age >= :quiet OR LEAST(claim_lease, :quiet) <= :age)
 ORDER BY moment LIMIT :limit
 
+-- name: is_last
+-- Whether a job whose claim expires ends.
+(attempts_remaining <= 1 OR {is_to_end})
+
 -- name: expired_claims
 -- Skips claims that another server is ending. While this server's :age is below :quiet, claims with a lease longer than
 -- its age are left alone.
-SELECT id, queue_id, attempts_remaining <= 1 OR {is_to_end}, parent_id FROM {db}.jobs FORCE INDEX (jobs_by_moment)
+SELECT id, queue_id, {is_last}, parent_id FROM {db}.jobs FORCE INDEX (jobs_by_moment)
 WHERE state = 1 AND moment <= :now AND (:age >= :quiet OR LEAST(claim_lease, :quiet) <= :age)
 ORDER BY moment LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- name: expire_jobs
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
-    state = IF(attempts_remaining <= 1 OR {is_to_end}, 3, 0),
-    run_after = IF(attempts_remaining <= 1 OR {is_to_end}, run_after, :now),
-    claim = IF(attempts_remaining <= 1 OR {is_to_end}, claim, NULL),
-    moment = IF(attempts_remaining <= 1 OR {is_to_end}, :now, NULL),
-    unique_key = IF(attempts_remaining <= 1 OR {is_to_end}, NULL, unique_key),
+    state = IF({is_last}, 3, 0),
+    run_after = IF({is_last}, run_after, :now),
+    claim = IF({is_last}, claim, NULL),
+    moment = IF({is_last}, :now, NULL),
+    unique_key = IF({is_last}, NULL, unique_key),
     failure_group = IF(is_cancelled, NULL, :failure_group),
     waits_for = NULL,
     updated_at = :now,

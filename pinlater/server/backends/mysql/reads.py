@@ -10,18 +10,18 @@ from pinlater.model.attempts import DequeuedJob
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import FailureGroup
 from pinlater.model.jobs import JobRecord, Position, RecordPage
+from pinlater.server.backends.answers import end_of_answer
 from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.body_walk import BodyWalk, SearchedJob
 from pinlater.server.backends.key_turns import job_key
 from pinlater.server.backends.mysql import failure_groups
-from pinlater.server.backends.mysql.candidates import SMALL_BODY_BYTES, Candidate, Found
+from pinlater.server.backends.mysql.candidates import SMALL_BODY_BYTES, Candidate
 from pinlater.server.backends.mysql.children import parent_of
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.messages import read_waits
 from pinlater.server.backends.mysql.queues import MysqlQueues
-from pinlater.server.backends.mysql.shares import MysqlDequeueCall, Share, share_out
 from pinlater.server.backends.records import MAX_ANSWER_BYTES, RETRYING_COUNTED, JobFilter, StoreSize
 from pinlater.server.backends.search import BODY, JobSearch, Queue, position_of
 from pinlater.server.backends.sharded import DuePriorities
@@ -59,11 +59,10 @@ class MysqlReads:
                 values = {"queue": at.id, "priority": priority, "now": now, "small": SMALL_BODY_BYTES}
                 query = bind("peek_jobs", limit=limit - len(found), **values)
                 found += [Candidate(prefix, *row) for row in (await connection.run(query))[0].rows]
-            share = Share(MysqlDequeueCall(limit, max_bytes, b"", 0, want_next_due=False, max_running=None))
-            share_out(Found(found, has_more=False), [share])
-            large = sorted(job.id for job in share.jobs if job.body is None)
+            end, _ = end_of_answer([job.size for job in found], 0, limit, max_bytes)
+            large = sorted(job.id for job in found[:end] if job.body is None)
             bodies = dict((await connection.run(bind("job_bodies", ids=large)))[0].rows) if large else {}
-            return [job.claimed(bodies) for job in share.jobs if job.body is not None or job.id in bodies]
+            return [job.claimed(bodies) for job in found[:end] if job.body is not None or job.id in bodies]
 
         return await self._database.read(read)
 

@@ -65,7 +65,7 @@ class Share:
         return taken
 
 
-def share_out(found: Found, shares: Sequence[Share], running: int = 0) -> list[Sequence[Candidate]]:
+def share_out(found: Found, shares: Sequence[Share], running: int) -> list[Sequence[Candidate]]:
     """Divide the found jobs among the dequeues, in order, up to the limit and answer size of each.
 
     Args:
