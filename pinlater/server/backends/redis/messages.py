@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 from pinlater.errors import QueueNotFound
 from pinlater.model.descriptor import JobDescriptor
@@ -16,7 +12,7 @@ from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.server.backends.answers import fitting_messages
 from pinlater.server.backends.end_messages import joined_messages
 from pinlater.server.backends.records import MAX_ANSWER_BYTES, MESSAGE_OVERHEAD_BYTES, Cancelled
-from pinlater.server.backends.redis.lifecycle import mark, pack, pack_ids
+from pinlater.server.backends.redis.lifecycle import mark, pack
 from pinlater.server.backends.redis.records import address_of, address_seen_from
 from pinlater.server.backends.redis.script_calls import PAGE_JOBS, ScriptRunner
 from pinlater.server.backends.sharded import OutgoingMessage
@@ -64,14 +60,7 @@ class RedisMessages:
             await self._scripts.run("finish_cancellation", queue, page, *_LINKED)
 
     async def send_message(self, job: JobDescriptor, message: Message) -> bool:
-        name, message_id, payload, kind = message
-        arguments = (address_of(job), name, message_id, int(kind), payload, *_LINKED)
-        try:
-            is_there, *woken = await self._scripts.run("send_message", job.queue, *arguments)
-        except QueueNotFound:
-            return False
-        self._scripts.tell_woken(woken)
-        return bool(is_there)
+        return bool(await self._deliver([(job, message)], is_event=True))
 
     async def read_messages(
         self, job: JobDescriptor, name: str, after: int, limit: int, max_bytes: int = MAX_ANSWER_BYTES
@@ -99,24 +88,15 @@ class RedisMessages:
 
     async def children_to_cancel(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
         scripts = self._slow_scripts
-        by_queue: defaultdict[str, list[JobDescriptor]] = defaultdict(list)
-        distant: list[str] = []
-        for parent in parents:
-            if parent.shard == scripts.name:
-                by_queue[parent.queue].append(parent)
-            else:
-                distant.append(address_seen_from(scripts.name, parent))
+        addresses = [address_seen_from(scripts.name, parent) for parent in parents]
         found: list[JobDescriptor] = []
-        for start in range(0, len(distant), PAGE_JOBS):
-            page = pack(distant[start : start + PAGE_JOBS])
-            run = partial(scripts.run_for_shard, "distant_children", "children", page, limit - len(found))
-            found += await _found_by(run, scripts.name)
-        for queue, some in by_queue.items():
-            with suppress(QueueNotFound):
-                for start in range(0, len(some), PAGE_JOBS):
-                    page = pack_ids(some[start : start + PAGE_JOBS])
-                    run = partial(scripts.run, "open_children", queue, page, limit - len(found), *_LINKED)
-                    found += await _found_by(run, scripts.name)
+        for start in range(0, len(addresses), PAGE_JOBS):
+            page, is_unfinished = pack(addresses[start : start + PAGE_JOBS]), True
+            while is_unfinished:  # the script looks at a few of many children at a time
+                children, is_unfinished = await scripts.run_for_shard(
+                    "open_children", "children", page, limit - len(found)
+                )
+                found += (_job(scripts.name, child) for child in children)
         return found
 
     async def outgoing_shards(self) -> set[str]:
@@ -131,10 +111,17 @@ class RedisMessages:
         ]
 
     async def deliver_messages(self, messages: Sequence[OutgoingMessage]) -> None:
+        await self._deliver([(job, message) for _, job, message in messages], is_event=False)
+
+    async def _deliver(self, messages: Iterable[tuple[JobDescriptor, Message]], *, is_event: bool) -> int:
+        """Store messages; return how many of their jobs there are."""
         flat: list[str | bytes | int] = []
-        for _, job, (name, own, payload, kind) in messages:
+        for job, (name, own, payload, kind) in messages:
             flat += (address_of(job), name, own, int(kind), payload)
-        self._scripts.tell_woken(await self._scripts.run_for_shard("deliver_messages", "inboxes", *flat))
+        run = self._scripts.run_for_shard("deliver_messages", "inboxes", "1" if is_event else "", *flat)
+        jobs, *woken = await run
+        self._scripts.tell_woken(woken)
+        return int(jobs)
 
     async def forget_outgoing(self, shard: str, messages: Sequence[OutgoingMessage]) -> None:
         numbers = (str(message.number) for message in messages)
@@ -157,14 +144,6 @@ def _messages(first: int, page: Iterable[bytes | list[bytes]]) -> Iterator[Recei
             new = [ReceivedMessage(number, message_id.decode(), payload, int(stored[:1]))]
         yield from new
         number += len(new)
-
-
-async def _found_by(run: Callable[[], Awaitable[Any]], shard: str) -> list[JobDescriptor]:
-    """Return the children that a script finds, which looks at a few of many children at a time."""
-    is_unfinished = True
-    while is_unfinished:
-        children, is_unfinished = await run()
-    return [_job(shard, child) for child in children]
 
 
 def _job(shard: str, address: bytes) -> JobDescriptor:

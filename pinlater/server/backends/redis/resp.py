@@ -37,7 +37,7 @@ class RespConnection(asyncio.Protocol):
     """
 
     def __init__(self) -> None:
-        self.on_answered: Callable[[], None] = _ignore
+        self.on_answered: Callable[[], None] = lambda: None
         self.on_lost: LossHandler = _raise_in_callers
         self._unanswered: deque[asyncio.Future[Any]] = deque()
         self._unparsed_bytes = 0
@@ -64,11 +64,6 @@ class RespConnection(asyncio.Protocol):
     def is_open(self) -> bool:
         """Whether commands can be sent."""
         return not self._is_lost and self._transport is not None and not self._transport.is_closing()
-
-    @property
-    def unanswered(self) -> int:
-        """Number of commands without an answer."""
-        return len(self._unanswered)
 
     def call(self, *command: Any) -> asyncio.Future[Any]:
         """Send a command and return the future of its answer.
@@ -162,10 +157,6 @@ class RespConnection(asyncio.Protocol):
         self._is_lost = True
         unanswered, self._unanswered = self._unanswered, deque()
         self.on_lost(unanswered, reason)
-
-
-def _ignore() -> None:
-    """Do nothing."""
 
 
 def _raise_in_callers(unanswered: Iterable[asyncio.Future[Any]], reason: str) -> None:

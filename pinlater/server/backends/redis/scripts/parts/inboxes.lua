@@ -325,14 +325,19 @@ if HAS_LINKS then
       end
     end
 
-    function inboxes.remove_children(address, children)
+    -- Returns the key of the set of a job's children; nothing if its queue does not exist.
+    local function children_key(address)
       if inboxes.is_distant(address) then
-        call_in_chunks('SREM', SHARD .. '}:children:' .. address, children)
-        return
+        return SHARD .. '}:children:' .. address
       end
       local at, member = find(address)
-      if at then
-        call_in_chunks('SREM', at .. 'children:' .. member, children)
+      return at and at .. 'children:' .. member
+    end
+
+    function inboxes.remove_children(address, children)
+      local key = children_key(address)
+      if key then
+        call_in_chunks('SREM', key, children)
       end
     end
 
@@ -374,15 +379,15 @@ if HAS_LINKS then
       return (inboxes.is_open(entry) or is_listed(entry)) and {entry} or {}, 1
     end
 
-    -- Adds to "found" up to "left" of the children in the set "key" that have to be cancelled. Removes entries from the
-    -- set that have none: their queue was deleted, or the children are asked to stop already. Returns whether it has
-    -- found none but is to be called again, since it looks at a limited number of jobs in vain.
-    function inboxes.find_children(key, found, left)
-      local MOST_IN_VAIN = 2000
+    -- Adds to "found" up to "left" of the children of a job that have to be cancelled. Removes entries from its set that
+    -- have none: their queue was deleted, or the children are asked to stop already. Returns whether it has found none
+    -- but is to be called again, since it looks at a limited number of jobs in vain.
+    function inboxes.find_children(address, found, left)
+      local MOST_IN_VAIN, key = 2000, children_key(address)
       local before, in_vain, gone = #found, 0, nil
       repeat
         gone = {}
-        for _, entry in ipairs(left > 0 and redis.call('SRANDMEMBER', key, left) or {}) do
+        for _, entry in ipairs(key and left > 0 and redis.call('SRANDMEMBER', key, left) or {}) do
           local children, size = children_to_cancel(entry)
           in_vain = in_vain + size - #children
           for place = 1, math.min(#children, before + left - #found) do
