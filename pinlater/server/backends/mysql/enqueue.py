@@ -284,6 +284,5 @@ def _unique_jobs(new: _NewJobs) -> Iterator[UniqueJob]:
         for index, key in enumerate(call.keys or ()):
             local_id = call.first_id + index
             if key is not None and local_id not in new.stored:
-                rule = call.rules[index] if call.rules else None
                 slot, priority = (id(call), index), call.priorities[index]
-                yield UniqueJob(slot, call.queue, key, rule, priority, local_id, call.jobs[index])
+                yield UniqueJob(slot, call.queue, key, priority, local_id, call.jobs[index])

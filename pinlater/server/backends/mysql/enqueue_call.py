@@ -10,7 +10,6 @@ from typing import Any
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.failure_groups import JobFailure, failure_in
 from pinlater.model.jobs import JobRecord, NewJob
-from pinlater.model.unique import UniqueRule
 from pinlater.protocol.messages import PENDING, SUCCEEDED
 from pinlater.server.backends.imported_jobs import as_imported
 from pinlater.server.backends.mysql.children import parent_columns
@@ -37,7 +36,6 @@ class MysqlEnqueueCall:
         jobs: new jobs, or records from another store.
         priorities: priority of each job.
         keys: unique key of each job; None: no job has one.
-        rules: unique rule of each job; empty: the jobs are imported, or have no unique keys.
         write_row: returns the row of a job.
         once: idempotency key of the call.
         first_id: the job at index n has the id ``first_id + n`` in every attempt; 0: no ids are allocated yet.
@@ -55,7 +53,6 @@ class MysqlEnqueueCall:
     keys: Sequence[str | None] | None
     write_row: RowWriter
     once: Once
-    rules: Sequence[UniqueRule | None] = ()
     first_id: int = 0
     weight: int = field(init=False)
     has_keys: bool = field(init=False)
@@ -84,22 +81,23 @@ class MysqlEnqueueCall:
 
 def enqueue(queue: Queue, jobs: Sequence[NewJob], once: Once) -> MysqlEnqueueCall:
     """Return the call that stores new jobs: none -> PENDING."""
-    keys, priorities = [job.unique for job in jobs], [job.priority for job in jobs]
-    if not any(keys):
-        return MysqlEnqueueCall(queue, jobs, priorities, None, _new_row, once)
-    return MysqlEnqueueCall(queue, jobs, priorities, keys, _new_row, once, [job.unique_rule for job in jobs])
+    keys = [job.unique for job in jobs]
+    return MysqlEnqueueCall(queue, jobs, [job.priority for job in jobs], keys if any(keys) else None, _new_row, once)
 
 
 def import_(queue: Queue, jobs: Sequence[JobRecord], once: Once) -> MysqlEnqueueCall:
     """Return the call that imports jobs with their history, without parents; claimed jobs become PENDING."""
     records = [as_imported(job)._replace(parent=None) for job in jobs]
-    is_linked = any(job.result is not None or job.is_cancelled or job.run_ms is not None for job in jobs)
     keys = [job.unique for job in records]
-    priorities = [JobDescriptor.parse(job.descriptor).priority for job in records]
-    unique = keys if any(keys) else None
-    failures = [failure_in(job) for job in jobs]
     return MysqlEnqueueCall(
-        queue, records, priorities, unique, _imported_row, once, is_linked=is_linked, failures=failures
+        queue,
+        records,
+        [JobDescriptor.parse(job.descriptor).priority for job in records],
+        keys if any(keys) else None,
+        _imported_row,
+        once,
+        is_linked=any(job.result is not None or job.is_cancelled or job.run_ms is not None for job in jobs),
+        failures=[failure_in(job) for job in jobs],
     )
 
 

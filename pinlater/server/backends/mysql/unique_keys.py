@@ -33,10 +33,14 @@ class UniqueJob(NamedTuple):
     slot: Slot
     queue: Queue
     key: str
-    rule: UniqueRule | None
     priority: int
     local_id: int
     content: NewJob | JobRecord
+
+    @property
+    def rule(self) -> UniqueRule | None:
+        """Its further rules, if it is new and has some."""
+        return self.content.unique_rule if isinstance(self.content, NewJob) else None
 
 
 class Resolution(NamedTuple):
