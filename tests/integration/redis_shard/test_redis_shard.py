@@ -1,6 +1,7 @@
 """A Redis shard and a real server: what the contract's tests, which every store passes, do not ask."""
 
 import asyncio
+import contextlib
 import subprocess
 import time
 
@@ -13,6 +14,7 @@ from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING, SUCCEEDED
 from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
+from pinlater.server.backends.redis.connection import SharedConnection
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 from pinlater.server.backends.sharded import ShardedStore, ShardFull, ShardSpec, ShardUnreachable
 from pinlater.server.backends.store_options import StoreOptions
@@ -43,6 +45,33 @@ def test_scripts_that_were_flushed_are_loaded_again(bench, service, shard):
         client.script_flush()
     (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
     assert [job.descriptor for job in bench.take(shard)] == [name]
+
+
+@pytest.mark.parametrize("answered", range(6))
+def test_a_queue_that_another_server_creates_again_is_listed_whenever_the_one_that_deletes_it_ends(
+    bench, service, shard, monkeypatch, answered
+):
+    other = bench.shard(service)
+    run, call, calls_left = ScriptRunner.run, SharedConnection.call, []
+
+    async def run_and_create(runner, script, *arguments, **options):
+        result = await run(runner, script, *arguments, **options)
+        if script == "delete_queue":
+            await other.create_queue(QUEUE)
+            calls_left.extend(range(answered))
+            patch.setattr(shard._slow_connection, "call", answer_some)
+        return result
+
+    def answer_some(*command):
+        if not calls_left:
+            raise ShardUnreachable("the server has ended")
+        calls_left.pop()
+        return call(shard._slow_connection, *command)
+
+    with monkeypatch.context() as patch, contextlib.suppress(ShardUnreachable):
+        patch.setattr(ScriptRunner, "run", run_and_create)
+        bench.run(shard.delete_queue(QUEUE))
+    assert bench.run(other.queue_names()) == {QUEUE}
 
 
 def test_a_connection_that_was_closed_meanwhile_costs_no_call(bench, service, shard):

@@ -47,9 +47,6 @@ class RedisQueues:
         with contextlib.suppress(QueueNotFound):
             await self._scripts.run("delete_queue", queue)
             await drop_leftovers(self._scripts)
-        await self._command("SREM", self._names_key, queue)
-        if await self._command("EXISTS", self._scripts.queue_key(queue)):  # created again meanwhile
-            await self._command("SADD", self._names_key, queue)
 
     async def settings(self) -> dict[str, QueueSettings]:
         """Return the settings of all existing queues."""

@@ -1,7 +1,8 @@
--- A queue with all its jobs -> none. Redis frees large keys in a background thread, so millions of jobs take no longer.
+-- A queue with all its jobs -> none, which is not listed. Redis frees large keys in a background thread, so millions of jobs take no longer.
 -- Descriptors of this generation find nothing in the next one. If there are links or parents, these stay for drop_links,
 -- with the records and statuses of jobs.
--- parts: when_full due_index any_links
+-- standalone
+-- parts: when_full due_index unlist queue any_links
 local keys = {KEYS[1], CLAIMS}
 local names = {
   'bodies', 'unique', 'keys', 'job_keys', 'turns', 'settings', 'bucket', 'lock', 'results', 'failing', 'failures',
