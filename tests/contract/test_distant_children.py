@@ -334,7 +334,7 @@ def test_what_one_server_delivers_the_others_leave_to_it(backend, monkeypatch):
     at, target = shard(backend, children[0]), shard_of(parent)
     with monkeypatch.context() as other:
         other.setattr(MessageRelay, "_deliver_page", deliver_nothing)
-        other.setattr("pinlater.server.backends.mysql.outgoing._ORIGIN", 7)
+        other.setattr("pinlater.server.backends.mysql.children.ORIGIN", 7)
         backend.ack(children[0], queue=OTHER)
         assert len(backend.run(at.outgoing_messages(target))) == 1
     assert backend.run(at.outgoing_messages(target)) == []
@@ -363,7 +363,7 @@ def test_a_parent_that_is_gone_is_told_nothing_and_nothing_is_left(backend, end)
 
 
 def test_more_than_one_page_arrives(backend, monkeypatch):
-    monkeypatch.setattr("pinlater.server.backends.mysql.outgoing._PAGE_MESSAGES", 3)
+    monkeypatch.setattr("pinlater.server.backends.mysql.shard_messages._PAGE_MESSAGES", 3)
     monkeypatch.setattr("pinlater.server.backends.redis.messages._OUTGOING_PAGE", 3)
     parent, children = waiting_parent(backend, 10)
     backend.ack(*children, queue=OTHER)

@@ -1,12 +1,12 @@
 """Children: jobs whose end is reported to another job, their parent, in the transaction that ends them.
 
 A transaction changes the children first, then locks the parents, in the order of ids; see ``messages``. If a parent is
-on another shard, the transaction leaves the message for that shard, see ``outgoing``, and the parent's number in the
-tables is negative.
+on another shard, the transaction leaves the message for that shard, and the parent's number in the tables is negative.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -19,9 +19,11 @@ from pinlater.server.backends.grouping import grouped
 from pinlater.server.backends.mysql.connection import StatementResult
 from pinlater.server.backends.mysql.keys import Keys
 from pinlater.server.backends.mysql.messages import open_inboxes, settle
-from pinlater.server.backends.mysql.outgoing import leave_ends
 from pinlater.server.backends.mysql.queries import blob, insertions
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
+
+ORIGIN = secrets.randbits(62)
+"""Identifies the messages for other shards that this process leaves."""
 
 
 def told_children(transaction: MysqlTransaction, ids: Sequence[int], *, is_deletion: bool = False) -> bytes:
@@ -66,7 +68,7 @@ async def tell(transaction: MysqlTransaction, told: StatementResult) -> Keys:
     woken = await _tell_here(transaction, here) if here else {}
     for call in calls:
         if call.parent_id < 0:
-            leave_ends(transaction, call.parent, call.ids)
+            _leave_ends(transaction, call.parent, call.ids)
         if call.unlisted:
             _forget(transaction, call.parent_id, call.unlisted)
     return woken
@@ -92,6 +94,13 @@ async def _tell_here(transaction: MysqlTransaction, calls: Sequence[_EndedChildr
             counts[parent_id, name] += len(positions)
             stored[parent_id] += len(positions)
     return settle(transaction, inboxes, counts, stored, {call.parent_id: call.parent.queue for call in calls})
+
+
+def _leave_ends(transaction: MysqlTransaction, parent: JobDescriptor, ids: Sequence[int]) -> None:
+    """Leave messages about the ends of jobs for a parent on another shard; the next statements store them."""
+    transaction.outgoing.add(parent.shard)
+    shard = parent.shard.encode()
+    transaction.later(transaction.bind("leave_ends", ids=ids, shard=shard, origin=ORIGIN, now=transaction.now))
 
 
 def _calls(told: StatementResult) -> list[_EndedChildren]:

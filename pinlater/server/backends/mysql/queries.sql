@@ -795,23 +795,24 @@ WHERE queue_id = :queue AND state = :state AND priority = :priority AND run_afte
   AND (run_after {behind} :run_after OR (run_after = :run_after AND id {behind} :id))
 ORDER BY run_after {order}, id {order} LIMIT :limit
 
+-- name: next_failing
+-- The same, by the copies of jobs that have a group.
+failing_jobs.run_after {within} :end
+  AND (failing_jobs.run_after {behind} :run_after
+       OR (failing_jobs.run_after = :run_after AND failing_jobs.id {behind} :id))
+ORDER BY failing_jobs.run_after {order}, failing_jobs.id {order} LIMIT :limit
+
 -- name: scan_retrying
 SELECT {scan_columns} FROM {db}.failing_jobs FORCE INDEX (failing_in_order)
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = failing_jobs.id
 WHERE failing_jobs.queue_id = :queue AND failing_jobs.state = 0 AND failing_jobs.priority = :priority
-  AND failing_jobs.run_after {within} :end
-  AND (failing_jobs.run_after {behind} :run_after
-       OR (failing_jobs.run_after = :run_after AND failing_jobs.id {behind} :id))
-ORDER BY failing_jobs.run_after {order}, failing_jobs.id {order} LIMIT :limit
+  AND {next_failing}
 
 -- name: scan_failing
 SELECT {scan_columns} FROM {db}.failing_jobs FORCE INDEX (failing_by_group)
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = failing_jobs.id
 WHERE failing_jobs.queue_id = :queue AND failing_jobs.failure_group = :failure_group AND failing_jobs.state = :state
-  AND failing_jobs.run_after {within} :end
-  AND (failing_jobs.run_after {behind} :run_after
-       OR (failing_jobs.run_after = :run_after AND failing_jobs.id {behind} :id))
-ORDER BY failing_jobs.run_after {order}, failing_jobs.id {order} LIMIT :limit
+  AND {next_failing}
 
 -- name: scan_keyed
 -- The jobs that share the key :key, and the one that has it as its unique key.

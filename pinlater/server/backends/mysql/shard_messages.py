@@ -1,4 +1,4 @@
-"""The verbs of a shard for messages to jobs, and for their children."""
+"""The verbs of a shard for messages to jobs, also to those of other shards, and for their children."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.messages import Message, ReceivedMessage
 from pinlater.server.backends.answers import end_of_answer
 from pinlater.server.backends.batches import STEP_JOBS
-from pinlater.server.backends.mysql.children import parent_number
+from pinlater.server.backends.mysql import children
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import GroupCommit
+from pinlater.server.backends.mysql.maintenance_probe import MaintenanceProbe
 from pinlater.server.backends.mysql.messages import Incoming
-from pinlater.server.backends.mysql.outgoing import MysqlOutgoing
 from pinlater.server.backends.mysql.queries import Value
 from pinlater.server.backends.mysql.queues import MysqlQueues
 from pinlater.server.backends.records import MAX_ANSWER_BYTES
 from pinlater.server.backends.sharded import OutgoingMessage
 
+_PAGE_MESSAGES, _PAGE_BYTES = 500, 4 * 1024 * 1024
+"""Most messages for another shard that are read at once."""
 
-class MysqlMessages(MysqlOutgoing):
+
+class MysqlMessages:
     """The part of a shard that handles messages."""
 
     _database: Database
+    _probe: MaintenanceProbe
     _queues: MysqlQueues
     _messages: GroupCommit[Sequence[Incoming], list[bool]]
 
@@ -69,7 +73,7 @@ class MysqlMessages(MysqlOutgoing):
 
     async def children_to_cancel(self, parents: Sequence[JobDescriptor], limit: int) -> list[JobDescriptor]:
         database = self._database
-        ids = sorted({parent_number(parent, database.shard) for parent in parents})
+        ids = sorted({children.parent_number(parent, database.shard) for parent in parents})
         found: list[JobDescriptor] = []
         for start in range(0, len(ids), STEP_JOBS):
             some = ids[start : start + STEP_JOBS]
@@ -77,3 +81,35 @@ class MysqlMessages(MysqlOutgoing):
             rows = await database.rows(query) if len(found) < limit else []
             found += [JobDescriptor(name, database.shard, priority, local_id) for name, priority, local_id in rows]
         return found
+
+    async def outgoing_shards(self) -> set[str]:
+        if (await self._probe.find()).outgoing is None:
+            return set()
+        return {
+            shard.decode() for (shard,) in await self._database.rows(self._database.queries.bind("outgoing_shards"))
+        }
+
+    async def outgoing_messages(self, shard: str, left_for_ms: int | None = None) -> list[OutgoingMessage]:
+        bind, name = self._database.queries.bind, shard.encode()
+        if left_for_ms is None:
+            find = bind("outgoing_sizes", shard=name, limit=_PAGE_MESSAGES, origin=children.ORIGIN)
+        else:
+            before = self._database.now_ms() - left_for_ms
+            find = bind("outgoing_left", shard=name, limit=_PAGE_MESSAGES, before=before)
+
+        async def read_page(connection: MysqlConnection) -> list[OutgoingMessage]:
+            [sizes] = await connection.run(find)
+            end, _ = end_of_answer([size for _, size in sizes.rows], 0, _PAGE_MESSAGES, _PAGE_BYTES)
+            if not end:
+                return []
+            [found] = await connection.run(bind("outgoing", ids=[number for number, _ in sizes.rows[:end]]))
+            return [
+                OutgoingMessage(number, JobDescriptor.parse(job.decode()), Message(name.decode(), own.decode(), *rest))
+                for number, job, name, own, *rest in found.rows
+            ]
+
+        return await self._database.read(read_page)
+
+    async def forget_outgoing(self, shard: str, messages: Sequence[OutgoingMessage]) -> None:  # noqa: ARG002
+        ids = sorted(int(message.number) for message in messages)
+        await self._database.execute(self._database.queries.bind("delete_outgoing", ids=ids))

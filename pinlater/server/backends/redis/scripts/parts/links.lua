@@ -46,10 +46,7 @@ if HAS_LINKS then
       return body and not string.find(body, UNDOES_CANCELLED, 1, true)
     end
 
-    -- Makes a PENDING job of this queue due; see inboxes.lua.
-    function linked.wake(member, line)
-      inboxes.wake_own(member, line)
-    end
+    linked.wake = inboxes.wake_own
 
     -- Returns the news for a parent: families that have open children again, cancelled children to list, entries of its
     -- set of children to remove, and messages.
