@@ -22,7 +22,8 @@ class RedisQueues:
     """The queues of a shard: their names are in one set, and each queue has its own keys.
 
     Settings are cached, and read again when a counter shows that some have changed; the scripts that change settings
-    increment it. Older servers may not, or may fail before, so each read also refreshes a few queues.
+    increment it. A server of version 0.1 does so afterwards, and may fail before, so each read also refreshes a few
+    queues.
 
     Args:
         scripts: runs scripts on the shard.
