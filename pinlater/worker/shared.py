@@ -14,8 +14,8 @@ from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.class_page import ClassPage
 from pinlater.worker.once_token import OnceToken
 from pinlater.worker.origin import Origin
+from pinlater.worker.pipe_event import PipeEvent
 from pinlater.worker.pools import JobPool
-from pinlater.worker.process_event import ProcessEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Shared:
     row_numbers: Mapping[str, range]
     error_token: OnceToken = field(default_factory=OnceToken)
     banner_token: OnceToken = field(default_factory=OnceToken)
-    stopping: ProcessEvent = field(default_factory=ProcessEvent)
+    stopping: PipeEvent = field(default_factory=PipeEvent)
     origin: Origin = field(default_factory=Origin.here)
     class_page: ClassPage = field(default_factory=ClassPage)
 

@@ -1,22 +1,21 @@
 """Queue of exited job processes, from the master to the keeper.
 
 Entries stay in shared memory until the keeper has recovered the jobs, so none is lost if the keeper dies or no server
-is reachable. A pipe wakes the keeper.
+is reachable. An event wakes the keeper.
 """
 
 from __future__ import annotations
 
 import mmap
-import os
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
 
 from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.snapshot import SOLO_LAYOUT, ClaimSnapshot, Layout, read_snapshot
+from pinlater.worker.pipe_event import PipeEvent
 
 _INFO_BYTES = 4096
 _FREE, _POSTED = range(2)
@@ -64,7 +63,7 @@ class ExitQueue:
         layout: layout of the rows.
 
     Attributes:
-        wakeup_fd: readable when an exit was posted.
+        posted: set when an exit was posted.
     """
 
     def __init__(self, entries: int, layout: Layout = SOLO_LAYOUT) -> None:
@@ -74,9 +73,7 @@ class ExitQueue:
         memory = memoryview(mmap.mmap(-1, states_bytes + entries * self._entry_bytes))
         self._states = memory[:entries]
         self._entries = memory[states_bytes:]
-        self.wakeup_fd, self._wakeup_writer = os.pipe()
-        os.set_blocking(self.wakeup_fd, False)
-        os.set_blocking(self._wakeup_writer, False)
+        self.posted = PipeEvent()
 
     @property
     def has_pending(self) -> bool:
@@ -93,14 +90,12 @@ class ExitQueue:
         self._entries[start : start + _INFO_BYTES] = text.ljust(_INFO_BYTES)[:_INFO_BYTES]
         self._entries[start + _INFO_BYTES : start + _INFO_BYTES + len(area)] = area
         self._states[entry] = _POSTED
-        with suppress(OSError):  # a full pipe wakes the keeper, too
-            os.write(self._wakeup_writer, b"\0")
+        self.posted.set()
         return True
 
     def pending(self) -> Iterator[ProcessExit]:
-        """Yield all entries; clear the wake-up pipe first."""
-        with suppress(BlockingIOError):
-            os.read(self.wakeup_fd, 65536)
+        """Yield all entries; clear ``posted`` first."""
+        self.posted.clear()
         for entry, state in enumerate(bytes(self._states)):
             if state == _POSTED:
                 start = entry * self._entry_bytes

@@ -21,7 +21,7 @@ from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.keeper.held_claims import held_claims, mark_stops
 from pinlater.worker.keeper.service_client import KeeperClient
-from pinlater.worker.process_event import ProcessEvent
+from pinlater.worker.pipe_event import PipeEvent
 from pinlater.worker.session.connector import Connector
 
 ASK_AGAIN_SECONDS = 300.0
@@ -57,7 +57,7 @@ class CancelWatch:
         self._connection: Connection | None = None
         self._since_ms = 0
         self._named: list[tuple[float, Collection[str]]] = []
-        self._closing = ProcessEvent()
+        self._closing = PipeEvent()
         self._thread = threading.Thread(target=self._work, name="cancel-watch", daemon=True)
 
     def __enter__(self) -> Self:

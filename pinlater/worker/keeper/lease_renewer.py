@@ -124,7 +124,7 @@ class Keeper:
             poll.register(self._child.wakeup_fd, select.POLLIN)
         seconds = min(_CHECK_SECONDS, self._lease_seconds / 3)
         if is_done:
-            poll.register(self._exit_queue.wakeup_fd, select.POLLIN)
+            poll.register(self._exit_queue.posted, select.POLLIN)
             seconds = min(seconds, max(self._renew_at - time.monotonic(), 0.0))
         poll.poll(seconds * 1000)
 

@@ -18,7 +18,7 @@ from pinlater.worker.keeper.load_watch import LoadWatch
 from pinlater.worker.keeper.memory_watch import MemoryWatch
 from pinlater.worker.keeper.report import build_report, measured_processes, pids_of
 from pinlater.worker.keeper.unknown_watch import UnknownWatch
-from pinlater.worker.process_event import ProcessEvent
+from pinlater.worker.pipe_event import PipeEvent
 from pinlater.worker.shared import Shared
 
 REPORT_SECONDS = 5.0
@@ -52,7 +52,7 @@ class WorkerReporter:
         self._shared = shared
         self._calls = Calls(f"reporter:{shared.origin.id}")
         self._connection: Connection | None = None
-        self._closing = ProcessEvent()
+        self._closing = PipeEvent()
         self._due_at = 0.0
         self._seen: tuple[list[int], bool] = ([], False)  # processes, and whether the worker stops
         self._is_listed = False
@@ -98,7 +98,7 @@ class WorkerReporter:
         if now >= self._due_at or (self._is_listed and self._seen != known):
             self._due_at = now + self._send_report(KEEP_SECONDS, _CALL_SECONDS)
 
-    def _wait(self, seconds: float, *news: ProcessEvent) -> None:
+    def _wait(self, seconds: float, *news: PipeEvent) -> None:
         """Wait ``seconds``, or until closed or an event is set."""
         poll = select.poll()
         for event in (self._closing, *news):

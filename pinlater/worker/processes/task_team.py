@@ -10,6 +10,7 @@ from contextlib import suppress
 from time import monotonic_ns
 
 from pinlater.worker.claim_table.snapshot import RUNNING
+from pinlater.worker.pipe_event import PipeEvent
 from pinlater.worker.processes.loop_watch import LoopWatch, TimedSelector
 from pinlater.worker.processes.team import EndedJob, Team
 from pinlater.worker.running.coroutines import CHECK_SECONDS, cancel_all
@@ -19,7 +20,6 @@ from pinlater.worker.running.loop_threads import LoopThreads
 from pinlater.worker.running.task_group import TaskGroup, family, new_task
 from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.session.batch import DequeuedBatch
-from pinlater.worker.session.waker import ThreadWaker
 
 _JOIN_SECONDS = 1.0
 
@@ -45,7 +45,7 @@ class TaskTeam(Team):
     def __init__(
         self,
         capacity: int,
-        waker: ThreadWaker,
+        waker: PipeEvent,
         new_runner: Callable[[Deadlines], TaskRunner],
         kill_at: KillAt,
         stopped_ns: Callable[[], int],

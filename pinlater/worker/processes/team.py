@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pinlater.worker.pipe_event import PipeEvent
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.outcome import Outcome
-from pinlater.worker.session.waker import ThreadWaker
 
 
 class EndedJob(NamedTuple):
@@ -34,7 +34,7 @@ class Team(ABC):
         waker: wakes the main thread when a job has ended.
     """
 
-    def __init__(self, capacity: int, waker: ThreadWaker) -> None:
+    def __init__(self, capacity: int, waker: PipeEvent) -> None:
         self._capacity = capacity
         self._waker = waker
         self._busy = 0
@@ -84,8 +84,8 @@ class Team(ABC):
 
     def _on_ended(self, ended: EndedJob) -> None:
         self._ended.append(ended)
-        self._waker.wake()
+        self._waker.set()
 
     def _on_breakdown(self, error: BaseException) -> None:
         self._breakdown = error
-        self._waker.wake()
+        self._waker.set()

@@ -13,6 +13,7 @@ from pinlater.jobs.body_codec import JobCodec
 from pinlater.worker import logs
 from pinlater.worker.claim_table.snapshot import MAX_JOBS, STARTING
 from pinlater.worker.options import WorkerOptions
+from pinlater.worker.pipe_event import PipeEvent
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.process import HOLD_NS, JobProcess
 from pinlater.worker.processes.task_team import TaskTeam
@@ -23,7 +24,6 @@ from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.running.thread_limits import ThreadLimits
 from pinlater.worker.session.shared_saver import SharedSaver
-from pinlater.worker.session.waker import ThreadWaker
 from pinlater.worker.shared import Shared
 
 _BUSY_BURST_SECONDS = 1.0
@@ -41,7 +41,7 @@ class TeamProcess(JobProcess):
 
     def __init__(self, child: Child, options: WorkerOptions, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
         super().__init__(child, options, pool, codec, shared)
-        self._waker = ThreadWaker()
+        self._waker = PipeEvent()
         is_on_loop = options.concurrency is not None
         self._saver = SharedSaver(
             self._pipeline,

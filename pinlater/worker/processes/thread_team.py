@@ -9,6 +9,7 @@ from time import monotonic_ns
 
 from pinlater.worker import logs
 from pinlater.worker.claim_table.snapshot import RUNNING
+from pinlater.worker.pipe_event import PipeEvent
 from pinlater.worker.processes.team import EndedJob, Team
 from pinlater.worker.running.alarms import Alarms
 from pinlater.worker.running.deadlines import Deadlines
@@ -16,7 +17,6 @@ from pinlater.worker.running.limits import KillAt
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.thread_limits import ThreadLimits
 from pinlater.worker.session.batch import DequeuedBatch
-from pinlater.worker.session.waker import ThreadWaker
 
 NewRunner = Callable[[logs.CurrentJob, ThreadLimits], Runner]
 """Creates the runner of a thread."""
@@ -34,11 +34,11 @@ class ThreadTeam(Team):
         kill_at: has this process killed if a job does not heed its limits.
     """
 
-    def __init__(self, capacity: int, waker: ThreadWaker, new_runner: NewRunner, kill_at: KillAt) -> None:
+    def __init__(self, capacity: int, waker: PipeEvent, new_runner: NewRunner, kill_at: KillAt) -> None:
         super().__init__(capacity, waker)
         self._new_runner = new_runner
         self._deadlines = Deadlines(kill_at)
-        self._alarms = Alarms(waker.wake)
+        self._alarms = Alarms(waker.set)
         self._threads: list[threading.Thread] = []
         self._waiting: SimpleQueue[DequeuedBatch | None] = SimpleQueue()
 

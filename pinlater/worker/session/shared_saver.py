@@ -19,13 +19,13 @@ from pinlater.model.messages import ReceivedMessage
 from pinlater.protocol.idempotency import may_have_been_carried_out
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import CountEvent, ignore_event
+from pinlater.worker.pipe_event import PipeEvent
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.job_saves import JobSaves
 from pinlater.worker.session.pending_call import PendingCall, uncancellable
 from pinlater.worker.session.pipeline import Pipeline
 from pinlater.worker.session.saver import Encode, fulfilled, is_transient
 from pinlater.worker.session.server_saver import ServerSaver
-from pinlater.worker.session.waker import ThreadWaker
 
 
 class _QueuedCall(NamedTuple):
@@ -50,7 +50,7 @@ class SharedSaver(ServerSaver):
         pipeline: Pipeline,
         calls: Calls,
         child: Child,
-        waker: ThreadWaker,
+        waker: PipeEvent,
         *,
         is_on_loop: bool,
         count: CountEvent = ignore_event,
@@ -155,7 +155,7 @@ class SharedSaver(ServerSaver):
             queued.pending.reply.set_exception(ServerUnavailable("a process that a job forks has no worker beside it"))
             return
         self._queued.append(queued)
-        self._waker.wake()
+        self._waker.set()
 
     # The main thread's side
 

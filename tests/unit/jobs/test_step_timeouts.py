@@ -17,6 +17,7 @@ import pytest
 from pinlater import Constant, Job, JobSleeps, StepTimeout, retrying, timed
 from pinlater.jobs.step_deadline import StepDeadline
 from pinlater.testing import run_inline
+from pinlater.worker.pipe_event import PipeEvent
 from pinlater.worker.running import step_limits
 from pinlater.worker.running.alarms import Alarms
 from pinlater.worker.running.deadlines import Deadlines
@@ -25,7 +26,6 @@ from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.run_services import RunServices
 from pinlater.worker.running.thread_limits import ThreadLimits
 from pinlater.worker.running.with_entries import is_entering, may_enter
-from pinlater.worker.session.waker import ThreadWaker
 from tests.support.server import environment
 from tests.unit.jobs.workflow_attempts import InAWorker, Plain, Saver
 from tests.unit.worker.fakes import batch_of
@@ -196,14 +196,14 @@ def checked(alarms, waker):
         yield
     finally:
         is_over.set()
-        waker.wake()
+        waker.set()
         thread.join()
         waker.close()
 
 
 def test_threads_of_a_worker_have_their_alarms():
-    waker = ThreadWaker()
-    alarms = Alarms(waker.wake)
+    waker = PipeEvent()
+    alarms = Alarms(waker.set)
     services = RunServices(limit_step=ThreadLimits(Deadlines(never_kill), alarms).limit_step)
     context = RunContext(Plain(), batch_of("plain:s1:p1:7", bodies=[b"{}"]), 0, Saver(), services=services)
     with checked(alarms, waker), pytest.raises(StepTimeout, match="step 'slow'"):

@@ -97,7 +97,7 @@ SHARED = {
     "pinlater.worker.options",
     "pinlater.worker.origin",
     "pinlater.worker.pools",
-    "pinlater.worker.process_event",
+    "pinlater.worker.pipe_event",
     "pinlater.worker.shared",
     "pinlater.worker.terminal",
 }

@@ -13,11 +13,11 @@ from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.jobs.job import Job
 from pinlater.model.backoff import Constant
 from pinlater.worker import logs
+from pinlater.worker.pipe_event import PipeEvent
 from pinlater.worker.processes.task_team import TaskTeam
 from pinlater.worker.processes.thread_team import ThreadTeam
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
-from pinlater.worker.session.waker import ThreadWaker
 from tests.unit.worker.fakes import batch_of
 
 DEADLINE_SECONDS = 20
@@ -248,7 +248,7 @@ class Bench:
     """Stands in for the main thread."""
 
     def __init__(self, places, make):
-        self.waker = ThreadWaker()
+        self.waker = PipeEvent()
         self.wishes = []
         self.codec = JobCodec([Plain, PlainTimed, PlainStalled, Awaited, AwaitedTimed, AwaitedStalled, OnlyHard])
         self.team = make(self, places)

@@ -63,7 +63,7 @@ def test_a_connection_that_is_lost_while_something_is_said_is_soon_made_anew(pro
 
 def test_the_limit_of_a_job_may_be_longer_than_a_poll(process, monkeypatch):
     monkeypatch.setattr(process._team, "check", lambda: 40 * 86400.0)
-    process._waker.wake()
+    process._waker.set()
     process._wait(None)
 
 

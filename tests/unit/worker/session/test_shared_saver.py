@@ -19,9 +19,9 @@ from pinlater.model.messages import MessageKind, ReceivedMessage
 from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob, PinLaterMessage
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.snapshot import RUNNING, SUCCEEDED
+from pinlater.worker.pipe_event import PipeEvent
 from pinlater.worker.session.saver import FollowUps, Snapshot
 from pinlater.worker.session.shared_saver import SharedSaver
-from pinlater.worker.session.waker import ThreadWaker
 from tests.unit.worker.fakes import FakeChild, FakePipeline, batch_of
 
 DEADLINE_SECONDS = 20
@@ -31,7 +31,7 @@ class Bench:
     def __init__(self, *, is_on_loop=False):
         self.pipeline = FakePipeline()
         self.child = FakeChild()
-        self.waker = ThreadWaker()
+        self.waker = PipeEvent()
         self.counted = []
         self.saver = SharedSaver(
             self.pipeline,
