@@ -7,18 +7,16 @@ again and again, and fails only after days.
 
 from __future__ import annotations
 
-import os
 import random
-import socket
 from collections.abc import Callable
 from typing import NamedTuple
 
 from pinlater.client.servers import STORE_OUT_OF_REACH
 from pinlater.errors import PinLaterError, QueueNotFound, StepMismatch
 from pinlater.model.body_metadata import MismatchMark
-from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.counters import MISMATCH, NO_QUEUE
 from pinlater.worker.running.unknown import release_seconds
+from pinlater.worker.session.failure_text import origin_here
 
 
 class WaitReason(NamedTuple):
@@ -81,6 +79,5 @@ def blocked_wait(
     age_seconds = max(now_ms - mark.since_ms, 0) / 1000
     if age_seconds >= give_up_seconds:
         return None
-    origin = format_origin(socket.gethostname(), os.getpid(), now_ms / 1000)
-    status = "" if is_known else f"[{origin}] waits for {REASONS[type(error)].what}: {error}\n"
+    status = "" if is_known else f"[{origin_here(now_ms / 1000)}] waits for {REASONS[type(error)].what}: {error}\n"
     return BlockedWait(mark, now_ms + int(release_seconds(age_seconds, chance) * 1000), status)

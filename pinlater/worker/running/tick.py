@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 from dataclasses import replace
 
 import msgspec
@@ -17,10 +15,10 @@ from pinlater.model.body_fields import read_fields
 from pinlater.model.body_metadata import PERIODIC_SPARE_ATTEMPTS, Recurrence, read_recurrence
 from pinlater.model.class_name import name_in
 from pinlater.model.policy import POLICY_FIELD
-from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.counters import CANCELLED, DISCARDED, TICK_FAILED
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.undoing import Undoing
+from pinlater.worker.session.failure_text import origin_here
 from pinlater.worker.session.outcome import Failure, Interruption, Outcome
 
 log = logging.getLogger(__name__)
@@ -116,7 +114,7 @@ class Tick:
         self.is_over = claims > context.attempts_allowed
         if self.is_over:
             log.error("%s is not run: this tick has no attempts left", options.name)
-            here = format_origin(socket.gethostname(), os.getpid(), context.server_seconds())
+            here = origin_here(context.server_seconds())
             self.outcome = self._give_up(f"[{here}] not run: this tick has no attempts left\n")
 
     def after(self, outcome: Outcome | None) -> Outcome | None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 from dataclasses import dataclass, replace
 
 from pinlater.jobs.retry_delay import delay_ms
 from pinlater.model.body_metadata import UNDO_ATTEMPTS
-from pinlater.model.status import SAGAS_LEFT, format_origin
+from pinlater.model.status import SAGAS_LEFT
 from pinlater.worker.claim_table.counters import CANCELLED
 from pinlater.worker.running.run_context import RunContext
-from pinlater.worker.session.failure_text import describe_error
+from pinlater.worker.session.failure_text import describe_error, origin_here
 from pinlater.worker.session.outcome import Failure, Interruption, Outcome
 
 _CANCELLED = "it was cancelled"
@@ -74,7 +72,7 @@ class SpentRun:
     is_over = True
 
     def __init__(self, context: RunContext) -> None:
-        status = f"{_origin(context.now_ms)} not run again: {_DIED}\n"
+        status = f"[{origin_here(context.server_seconds())}] not run again: {_DIED}\n"
         self.outcome: Outcome | None = undo_before(context, Failure(status, None, job=context.options.name))
 
     def after(self, outcome: Outcome | None) -> Outcome | None:
@@ -99,10 +97,6 @@ def undo_before(context: RunContext, outcome: Outcome) -> Outcome:
     if mark is None or mark.why or not mark.steps or not isinstance(outcome, Failure | Interruption):
         return outcome
     return _begin(context, replace(_FAILED, status=outcome.status), _DIED)
-
-
-def _origin(now_ms: int) -> str:
-    return f"[{format_origin(socket.gethostname(), os.getpid(), now_ms / 1000)}]"
 
 
 def _begin(context: RunContext, outcome: Failure, why: str, *, is_cancelled: bool = False) -> Undoing:

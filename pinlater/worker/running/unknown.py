@@ -8,9 +8,7 @@ worker that gets it may be another one.
 from __future__ import annotations
 
 import logging
-import os
 import random
-import socket
 import zlib
 from collections.abc import Callable
 from time import monotonic
@@ -21,10 +19,9 @@ from pinlater.model.backoff import DEFAULT_BACKOFF
 from pinlater.model.body_metadata import UnreadableMark, read_unreadable_mark, with_unreadable_mark
 from pinlater.model.class_name import NO_CLASS, name_in
 from pinlater.model.descriptor import queue_of
-from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.counters import UNREADABLE
 from pinlater.worker.session.batch import DequeuedBatch
-from pinlater.worker.session.failure_text import describe_failure
+from pinlater.worker.session.failure_text import attempt_of, describe_unrun, origin_here
 from pinlater.worker.session.outcome import Failure, ReleasedUnknown
 
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 300.0
@@ -78,7 +75,7 @@ class UnknownJobPolicy:
         reasons, is_news = _with_reason(_valid_mark(batch, position), zlib.crc32(str(error).encode()))
         unread = UnreadableMark(since_ms, until_ms, reasons)
         marked = with_unreadable_mark(body, unread) if len(body) <= _MOST_BODY_BYTES else None
-        here = format_origin(socket.gethostname(), os.getpid(), now_ms / 1000)
+        here = origin_here(now_ms / 1000)
         status = f"[{here}] no worker knows it: {error}\n" if is_news and marked is not None else ""
         return ReleasedUnknown(marked, until_ms, status=status, name=label_of(body))
 
@@ -138,16 +135,8 @@ def _with_reason(known: UnreadableMark | None, reason: int) -> tuple[tuple[int, 
 
 def _failure(batch: DequeuedBatch, position: int, error: BodyInvalid, now_ms: int, *, is_last: bool) -> Failure:
     metadata = batch.metadata[position]
-    attempt = metadata.attemptsAllowed - metadata.attemptsRemaining + 1
     log.error("%s cannot be run: %s", batch.descriptors[position], error)
-    status = describe_failure(
-        attempt,
-        metadata.attemptsAllowed,
-        0.0,
-        error,
-        with_traceback=False,
-        is_last=is_last,
-        at_seconds=now_ms / 1000,
-    )
+    status = describe_unrun(metadata, error, is_last=is_last, at_seconds=now_ms / 1000)
+    attempt = attempt_of(metadata)
     after_ms = None if is_last else delay_ms(DEFAULT_BACKOFF, attempt)
     return Failure(status, after_ms, UNREADABLE, label_of(batch.bodies[position]))

@@ -30,7 +30,7 @@ from pinlater.protocol.messages import PinLaterJobAckRequest
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import RETURNED, UNACKED, CountEvent, ignore_event
 from pinlater.worker.session.batch import DequeuedBatch
-from pinlater.worker.session.failure_text import describe_failure
+from pinlater.worker.session.failure_text import describe_unrun
 from pinlater.worker.session.late_acks import LateAcks
 from pinlater.worker.session.outcome import Failure, Interruption, ReleasedUnknown
 from pinlater.worker.session.pipeline import OnReply, Pipeline
@@ -312,16 +312,7 @@ class AckBuffer:
 
     def _fail(self, batch: DequeuedBatch, position: int, why: JobError, delay_ms: int | None) -> None:
         log.error("%s fails: %s", batch.descriptors[position], why)
-        metadata = batch.metadata[position]
-        allowed = metadata.attemptsAllowed
-        status = describe_failure(
-            allowed - metadata.attemptsRemaining + 1,
-            allowed,
-            0.0,
-            why,
-            with_traceback=False,
-            is_last=delay_ms is None,
-        )
+        status = describe_unrun(batch.metadata[position], why, is_last=delay_ms is None)
         failure = Failure(status, delay_ms, job=name_in(batch.bodies[position]) or "")
         batch.keep_failure(position, failure)
         self.failed(batch.queues[position], (batch, position), failure)

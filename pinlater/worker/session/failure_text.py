@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pinlater.errors import Discard, Retry
 from pinlater.jobs.context import JobContext
@@ -60,13 +61,37 @@ def describe_failure(
         verdict: why no attempt follows.
         at_seconds: when it failed, epoch seconds of the server's clock; None: now, by this machine's clock.
     """
-    here = format_origin(_HOST, os.getpid(), time.time() if at_seconds is None else at_seconds)
+    here = origin_here(time.time() if at_seconds is None else at_seconds)
     header = f"attempt {attempt}/{attempts_allowed} {here} {seconds:.2f} s"
     said = _sendable(describe_error(error))
     frames = [_sendable(frame) for frame in (*_frames_of(error), *_step_line(error))] if with_traceback else []
     return format_failure(
         header, said, frames, status_space(attempts_allowed if is_last else attempt, attempts_allowed), verdict
     )
+
+
+def describe_unrun(metadata: Any, error: BaseException, *, is_last: bool, at_seconds: float | None = None) -> str:
+    """Return the text of an attempt that has failed by no fault of ``run``; see ``describe_failure``.
+
+    Args:
+        metadata: metadata of the job, as the server sent it.
+        error: why it has failed.
+        is_last: whether no attempt follows.
+        at_seconds: when it failed.
+    """
+    attempt, allowed = attempt_of(metadata), metadata.attemptsAllowed
+    return describe_failure(attempt, allowed, 0.0, error, with_traceback=False, is_last=is_last, at_seconds=at_seconds)
+
+
+def attempt_of(metadata: Any) -> int:
+    """Return the number of a job's attempt, from 1, given its metadata."""
+    attempt: int = metadata.attemptsAllowed - metadata.attemptsRemaining + 1
+    return attempt
+
+
+def origin_here(at_seconds: float) -> str:
+    """Return a time in epoch seconds, with this machine and process, as it is in statuses of jobs."""
+    return format_origin(_HOST, os.getpid(), at_seconds)
 
 
 def describe_error(error: BaseException) -> str:
