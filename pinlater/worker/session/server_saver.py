@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from pinlater_supervisor import Child
@@ -19,7 +20,7 @@ from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import SAVED, UNSAVED, CountEvent, ignore_event
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.pipeline import Pipeline
-from pinlater.worker.session.saver import Encode, FollowUps, Saver, settle_save
+from pinlater.worker.session.saver import Encode, FollowUps, Saver, is_transient, settle_save
 
 _UNSUPPORTED_SECONDS = 300.0
 """How long no server is asked to store messages after one could not."""
@@ -95,6 +96,16 @@ class ServerSaver(Saver):
         except CallUnsupported:
             self._keeps_from = time.monotonic() + _UNSUPPORTED_SECONDS
             return False
+
+    def _resolve(self, future: Future[Any], call: Call[Any], reply: Any) -> None:
+        """Set a future to the reply to a call, or to the error that came instead."""
+        if not isinstance(reply, Exception):
+            self._record_success(call)
+            future.set_result(reply)
+            return
+        if is_transient(reply):
+            self._record_failure(call)
+        future.set_exception(reply)
 
     def _record_success(self, call: Call[Any]) -> None:
         """Count a checkpoint that a server saved, and remember the messages that it stored."""

@@ -194,18 +194,9 @@ class SharedSaver(ServerSaver):
                 later.retry_at = time.monotonic() + self._pipeline.delay_seconds
                 self._retries.append(_QueuedCall(later, saves))
                 return
-        self._resolve(pending, reply)
+        self._resolve(pending.reply, pending.call, reply)
         if saves is not None and (newer := saves.answered()) is not None:
             self._call(newer, saves)
-
-    def _resolve(self, pending: PendingCall, reply: Any) -> None:
-        if not isinstance(reply, Exception):
-            self._record_success(pending.call)
-            pending.reply.set_result(reply)
-            return
-        if is_transient(reply):
-            self._record_failure(pending.call)
-        pending.reply.set_exception(reply)
 
     def _should_retry(self, pending: PendingCall, reply: Any) -> bool:
         if pending.blocks_others and isinstance(reply, STORE_OUT_OF_REACH):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -18,8 +19,9 @@ from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import CountEvent, ignore_event
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.held_alarms import held_alarms
+from pinlater.worker.session.pending_call import uncancellable
 from pinlater.worker.session.pipeline import Pipeline
-from pinlater.worker.session.saver import Encode, is_transient
+from pinlater.worker.session.saver import Encode
 from pinlater.worker.session.server_saver import ServerSaver
 
 _QUICK_SAVE_SECONDS = 0.5
@@ -28,26 +30,8 @@ _PAUSE_FACTOR = 10
 """After a failed connection attempt, no job waits for another one for this many times its duration."""
 
 
-class _QuickSave:
-    """A save that its job does not wait for.
-
-    Attributes:
-        place: the job: its batch and its position there.
-        is_answered: whether there is a reply or an error.
-        reply: the reply, or the error that came instead.
-    """
-
-    __slots__ = ("is_answered", "place", "reply")
-
-    def __init__(self, place: tuple[DequeuedBatch, int]) -> None:
-        self.place = place
-        self.is_answered = False
-        self.reply: Any = None
-
-    def result(self) -> None:
-        """Raise the error, if there is one."""
-        if isinstance(self.reply, Exception):
-            raise self.reply
+_Place = tuple[DequeuedBatch, int]
+"""A job: its batch and its position there."""
 
 
 class SoloSaver(ServerSaver):
@@ -66,7 +50,7 @@ class SoloSaver(ServerSaver):
     def __init__(self, pipeline: Pipeline, calls: Calls, child: Child, count: CountEvent = ignore_event) -> None:
         super().__init__(pipeline, calls, child, count)
         self._call_lock = threading.Lock()
-        self._quick_save: _QuickSave | None = None
+        self._quick_save: tuple[_Place, Future[Any]] | None = None  # its reply may be late
         self._not_before = 0.0
 
     def save(self, batch: DequeuedBatch, position: int, encode: Encode) -> bool:
@@ -139,48 +123,41 @@ class SoloSaver(ServerSaver):
 
     # Saves without patience
 
-    def _settle_previous(self, place: tuple[DequeuedBatch, int]) -> bool:
+    def _settle_previous(self, place: _Place) -> bool:
         """Handle the reply to the previous quick save; return whether another one can be sent.
 
         An error of another job's save is dropped: that job has ended.
         """
-        previous = self._quick_save
-        if previous is None:
+        if self._quick_save is None:
             return time.monotonic() >= self._not_before
-        self._await_reply(previous, 0.0)
-        if not previous.is_answered:
+        former, reply = self._quick_save
+        self._await_reply(reply, 0.0)
+        if not reply.done():
             return False
         self._quick_save = None
-        if previous.place == place:
-            self._settle(*place, previous.result)
+        if former == place:
+            self._settle(*place, reply.result)
         return True
 
-    def _save_quickly(self, place: tuple[DequeuedBatch, int], build: Callable[[], Call[None]]) -> bool:
-        call, began = build(), time.monotonic()
-        self._quick_save = quick_save = _QuickSave(place)
+    def _save_quickly(self, place: _Place, build: Callable[[], Call[None]]) -> bool:
+        call, began, reply = build(), time.monotonic(), uncancellable()
+        self._quick_save = place, reply
         try:
             self._pipeline.open()
         except ServerUnavailable as error:
             ended = time.monotonic()
             self._not_before = ended + _PAUSE_FACTOR * (ended - began)
-            self._on_reply(quick_save, call, error)
+            self._resolve(reply, call, error)
         else:
-            self._pipeline.send(call, partial(self._on_reply, quick_save, call))
-            self._await_reply(quick_save, _QUICK_SAVE_SECONDS)
-        if not quick_save.is_answered:
+            self._pipeline.send(call, partial(self._resolve, reply, call))
+            self._await_reply(reply, _QUICK_SAVE_SECONDS)
+        if not reply.done():
             return False
         self._quick_save = None
-        return self._settle(*place, quick_save.result)
+        return self._settle(*place, reply.result)
 
-    def _await_reply(self, quick_save: _QuickSave, seconds: float) -> None:
-        """Receive replies until the quick save is answered, for ``seconds`` at most."""
+    def _await_reply(self, reply: Future[Any], seconds: float) -> None:
+        """Receive replies until this one has come, for ``seconds`` at most."""
         until = time.monotonic() + seconds
-        while not quick_save.is_answered and self._pipeline.wait(max(until - time.monotonic(), 0.0)):
+        while not reply.done() and self._pipeline.wait(max(until - time.monotonic(), 0.0)):
             self._pipeline.receive()
-
-    def _on_reply(self, quick_save: _QuickSave, call: Call[None], reply: Any) -> None:
-        quick_save.is_answered, quick_save.reply = True, reply
-        if not isinstance(reply, Exception):
-            self._record_success(call)
-        elif is_transient(reply):
-            self._record_failure(call)
