@@ -40,7 +40,7 @@ def _succeeds(option: str, hook: Callable[[], object]) -> bool:
     name = f"{getattr(hook, '__module__', '')}:{getattr(hook, '__qualname__', repr(hook))}"
     try:
         hook()
-    except Exception as error:
+    except BaseException as error:  # also SystemExit is a failure of the hook
         reason = describe_error(error)
         log.exception("%s %s failed: %s", option, name, reason)
         return False
