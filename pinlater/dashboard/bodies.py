@@ -8,7 +8,6 @@ import msgspec
 
 from pinlater.model.body_fields import read_fields
 from pinlater.model.body_metadata import BodyMetadata, read_metadata
-from pinlater.model.kept_mark import class_in
 
 MOST_CHARACTERS = 64 * 1024
 MOST_HEX_BYTES = 4096
@@ -24,7 +23,6 @@ class BodyView(NamedTuple):
         text: the displayed text.
         size: size of the whole body in bytes.
         is_cut: whether the text is truncated.
-        job_class: name of the job class; empty if the body names none.
         metadata: PinLater's metadata in the body; None if there is none.
     """
 
@@ -32,7 +30,6 @@ class BodyView(NamedTuple):
     text: str
     size: int
     is_cut: bool
-    job_class: str = ""
     metadata: BodyMetadata | None = None
 
 
@@ -43,9 +40,7 @@ def view_of(body: bytes) -> BodyView:
         own = {name: value for name, value in fields.items() if not name.startswith("$")}
         pretty = msgspec.json.format(msgspec.json.encode(own), indent=2).decode("utf-8", "replace")
         has_more = len(own) < len(fields)
-        return _text("JSON", pretty, len(body))._replace(
-            job_class=_job_class(own.get("job")), metadata=_metadata(body) if has_more else None
-        )
+        return _text("JSON", pretty, len(body))._replace(metadata=_metadata(body) if has_more else None)
     try:
         return _text("JSON", _pretty(body), len(body))
     except _UNREADABLE:
@@ -89,13 +84,6 @@ def _fields(body: bytes) -> dict[str, msgspec.Raw] | None:
 def _pretty(body: bytes) -> str:
     value = msgspec.json.decode(body)
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode("utf-8", "replace")
-
-
-def _job_class(raw: msgspec.Raw | None) -> str:
-    try:
-        return "" if raw is None else class_in(msgspec.json.decode(raw, type=str))
-    except _UNREADABLE:
-        return ""
 
 
 def _metadata(body: bytes) -> BodyMetadata | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from pinlater.client.async_verbs import AsyncVerbs
-from pinlater.model.statistics import FLEET, HOUR, MINUTE, Statistics, StatisticsKind, total
+from pinlater.model.statistics import FLEET, HOUR, MINUTE, Spread, Statistics, StatisticsKind, total
 
 _DAY = 24 * HOUR
 _MOST_QUEUES = 50
@@ -104,11 +104,11 @@ class ClassFigures(NamedTuple):
 
     def run_seconds(self, share: float) -> float | None:
         """Return the quantile ``share`` of run times, in seconds; None if unknown."""
-        return _seconds(self.total.run.quantile(share))
+        return quantile_seconds(self.total.run, share)
 
     def wait_seconds(self, share: float) -> float | None:
         """Return the quantile ``share`` of waiting times, in seconds; None if unknown."""
-        return _seconds(self.total.wait.quantile(share))
+        return quantile_seconds(self.total.wait, share)
 
 
 class ClassHistory(NamedTuple):
@@ -226,5 +226,7 @@ def _figure(periods: Sequence[Statistics | None]) -> ClassFigures:
     return ClassFigures(whole.name, whole.queue, whole, periods)
 
 
-def _seconds(milliseconds: float | None) -> float | None:
+def quantile_seconds(times: Spread, share: float) -> float | None:
+    """Return a quantile of times in milliseconds, in seconds; None if there are none."""
+    milliseconds = times.quantile(share)
     return None if milliseconds is None else milliseconds / 1000

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from pinlater.dashboard.addresses import address
 from pinlater.dashboard.app_state import AppState, get_app_state, known_queue
-from pinlater.dashboard.class_figures import SPANS, ClassFigures, Span
+from pinlater.dashboard.class_figures import SPANS, ClassFigures, Span, quantile_seconds
 from pinlater.dashboard.forms import RequestRefused, query_text
 from pinlater.dashboard.paging import page_of
 from pinlater.dashboard.render import page
@@ -59,19 +59,11 @@ class _Chart(NamedTuple):
     value: Callable[[Statistics], float | None]
 
 
-def _run_seconds(one: Statistics) -> float | None:
-    return _seconds(one.run.quantile(0.95))
-
-
-def _wait_seconds(one: Statistics) -> float | None:
-    return _seconds(one.wait.quantile(0.95))
-
-
 _CHARTS = (
     _Chart("succeeded", "succeeded", "jobs", lambda one: one.succeeded),
     _Chart("failed attempts", "failed", "jobs", lambda one: one.failed),
-    _Chart("run p95", "running", "seconds", _run_seconds),
-    _Chart("wait p95", "pending", "seconds", _wait_seconds),
+    _Chart("run p95", "running", "seconds", lambda one: quantile_seconds(one.run, 0.95)),
+    _Chart("wait p95", "pending", "seconds", lambda one: quantile_seconds(one.wait, 0.95)),
 )
 
 
@@ -153,7 +145,3 @@ def _sorted(rows: list[ClassFigures], sort: str, *, is_descending: bool) -> list
 
 def _link(fields: Mapping[str, object]) -> str:
     return address("/classes", fields, {"span": "1h"})
-
-
-def _seconds(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000

@@ -16,23 +16,20 @@
   const KINDS = {
     flow: { show: count, before: "succeeded", fields: [["enqueued", "enqueued", "--scheduled"], ["succeeded", "succeeded", "--succeeded"], ["failed", "failed attempts", "--failed"]] },
     waiting: { show: milliseconds, before: "waited_ms", fields: [["waited_ms", "95 % waited less than", "--pending"]] },
-    running: { show: milliseconds, before: "ran_ms", fields: [["ran_ms", "95 % ran less than", "--running"]] },
-    failures: { show: count, before: "failed", fields: [["failed", "failed attempts", "--failed"]] },
     calls: { show: count, fields: [["calls", "calls", "--running"]] },
     latency: { show: milliseconds, fields: [["call_ms", "mean call", "--running"], ["commit_ms", "mean commit", "--pending"]] },
     commits: { show: count, fields: [["commit_requests", "requests per commit", "--succeeded"]] },
     parked: { show: count, fields: [["parked", "waiting dequeues", "--scheduled"]] },
   };
 
-  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   // Resolves a color of the style sheet to one that a canvas understands.
   const resolved = (name) => {
     const probe = document.createElement("i");
-    probe.className = "probe " + name.slice(2);
+    probe.style.color = `var(${name})`;
     document.body.append(probe);
     const found = getComputedStyle(probe).color;
     probe.remove();
-    return found || color(name);
+    return found;
   };
   const faded = (rgb, share) => rgb.replace(/^rgb\((.*)\)$/, `rgba($1, ${share})`);
 
