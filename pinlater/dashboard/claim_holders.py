@@ -84,7 +84,7 @@ class ClaimDirectory:
         """
         if queue:
             return self._by_holder(await self._scan([queue]))
-        dequeued = {labels[0]: count for labels, count in self._history.counter(DEQUEUED).items()}
+        dequeued = self._history.by_queue(DEQUEUED)
         scan = await self._scan([name for name in await self._client.queue_names() if self._may_run(name, dequeued)])
         self._dequeued, self._busy = dequeued, scan.jobs.keys() | scan.left_out
         return self._by_holder(scan)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pinlater.model.histogram import Histogram
 
 Labels = tuple[str, ...]
+_EMPTY = Histogram((), (), 0.0)
 
 
 class ServerProcess(NamedTuple):
@@ -87,6 +88,11 @@ class ServerFigures:
     def histogram(self, name: str, *labels: str) -> Histogram | None:
         """Return a histogram; None if nothing was measured."""
         return self.histograms.get(name, {}).get(labels)
+
+    def added(self, before: ServerFigures, name: str, *labels: str) -> Histogram:
+        """Return what was measured since an earlier moment."""
+        histogram = self.histogram(name, *labels)
+        return _EMPTY if histogram is None else histogram.since(before.histogram(name, *labels))
 
     def queues(self) -> set[str]:
         """Return the queues that have counters."""

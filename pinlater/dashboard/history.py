@@ -9,7 +9,7 @@ import math
 import time
 from array import array
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
 from pinlater.dashboard.figures import (
@@ -29,7 +29,6 @@ from pinlater.dashboard.figures import (
     STORE_SECONDS,
     SUCCEEDED,
     WAITED_MS,
-    Labels,
     ServerFigures,
 )
 
@@ -158,10 +157,7 @@ class History:
     ) -> None:
         series = self._queues[queue]
         self._add_rates(series, position, before, now, seconds, queue)
-        waited = now.histogram(WAITED_MS, queue)
-        if waited is not None and before is not None:
-            waited = waited.since(before.histogram(WAITED_MS, queue))
-        quantile = waited.quantile(0.95) if waited is not None and before is not None else None
+        quantile = None if before is None else now.added(before, WAITED_MS, queue).quantile(0.95)
         series.values["waited_ms"][position] = math.nan if quantile is None else quantile
 
     def _add_rates(  # noqa: PLR0917 - one sample
@@ -188,14 +184,13 @@ class History:
         if before is None or seconds <= 0:
             return
         calls, total = 0, 0.0
-        for labels, histogram in now.histograms.get(CALL_SECONDS, {}).items():
-            added = histogram.since(before.histogram(CALL_SECONDS, *labels))
+        for labels in now.histograms.get(CALL_SECONDS, {}):
+            added = now.added(before, CALL_SECONDS, *labels)
             calls, total = calls + added.size, total + added.sum
         values["calls"][position] = calls / seconds
         values["call_ms"][position] = total / calls * 1000 if calls else math.nan
         for name, family, unit in (("commit_requests", COMMIT_REQUESTS, 1), ("commit_ms", COMMIT_SECONDS, 1000)):
-            spread_now = now.histogram(family)
-            mean = None if spread_now is None else spread_now.since(before.histogram(family)).mean
+            mean = now.added(before, family).mean
             values[name][position] = math.nan if mean is None else mean * unit
 
     # Reading
@@ -224,9 +219,10 @@ class History:
             for column in zip(*lines, strict=True)
         ]
 
-    def counter(self, name: str) -> Mapping[Labels, int]:
-        """Return a counter from the last sample."""
-        return {} if self._last is None else self._last[1].counters.get(name, {})
+    def by_queue(self, counter: str) -> dict[str, int]:
+        """Return a counter of queues from the last sample."""
+        counts = {} if self._last is None else self._last[1].counters.get(counter, {})
+        return {queue: count for (queue,), count in counts.items()}
 
     def level(self, name: str, queue: str) -> float | None:
         """Return a queue's gauge from the last sample; None if unknown."""

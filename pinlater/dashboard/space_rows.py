@@ -59,13 +59,13 @@ async def space_rows(queues: Collection[str], counts: CountCache, history: Histo
 
 
 def _candidates(queues: Collection[str], history: History) -> list[str]:
-    ended = history.counter(SUCCEEDED)
+    ended = history.by_queue(SUCCEEDED)
 
     def stored(queue: str) -> float:
         return sum(history.level(gauge, queue) or 0.0 for gauge in STATE_GAUGES.values())
 
     deepest = nlargest(_MOST_QUEUES, queues, key=stored)
-    return sorted({*deepest, *nlargest(_MOST_QUEUES, queues, key=lambda queue: ended.get((queue,), 0))})
+    return sorted({*deepest, *nlargest(_MOST_QUEUES, queues, key=lambda queue: ended.get(queue, 0))})
 
 
 def _row(queue: str, state: DisplayState, jobs: int) -> SpaceRow:

@@ -49,7 +49,7 @@ class ClaimWatcher:
 
     async def scan(self) -> None:
         """Scan the busy queues once."""
-        counts = {labels[0]: count for labels, count in self._history.counter(DEQUEUED).items()}
+        counts = self._history.by_queue(DEQUEUED)
         busy = [queue for queue, count in counts.items() if count != self._dequeued.get(queue)]
         self._dequeued = counts
         for queue in busy[:_MOST_QUEUES]:

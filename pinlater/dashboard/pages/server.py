@@ -29,7 +29,6 @@ from pinlater.dashboard.forms import query_text
 from pinlater.dashboard.render import page
 from pinlater.dashboard.space_rows import space_rows
 from pinlater.errors import PinLaterError
-from pinlater.model.histogram import Histogram
 from pinlater.triage.findings import STORE_KINDS, Finding
 
 _MOST_SHARDS = 200
@@ -37,23 +36,12 @@ _ABOUT_A_MINUTE_SECONDS = 55.0
 _PATIENCE_SECONDS = 0.03
 
 
-class Method(NamedTuple):
-    """Calls of one service method in the last minute; times in seconds."""
+class Calls(NamedTuple):
+    """Calls of one method, or of one operation of the store, in the last minute; times in seconds."""
 
     name: str
     rate: float
-    mean: float | None
-    p95: float | None
-    p99: float | None
-    errors: float
-    waits: bool
-
-
-class StoreOperation(NamedTuple):
-    """Calls of the server to its store in the last minute; times in seconds."""
-
-    name: str
-    rate: float
+    total: float
     mean: float | None
     p95: float | None
     p99: float | None
@@ -118,26 +106,25 @@ async def _findings(app: AppState) -> list[Finding]:
     return [finding for finding in found if finding.kind in STORE_KINDS]
 
 
-def _methods(seconds: float, first: ServerFigures, last: ServerFigures) -> list[Method]:
-    found = []
-    for (name,), histogram in last.histograms.get(CALL_SECONDS, {}).items():
-        added = histogram.since(first.histogram(CALL_SECONDS, name))
-        if added.size:
-            errors = (_errors(last, name) - _errors(first, name)) / seconds
-            times = (added.mean, added.quantile(0.95), added.quantile(0.99))
-            found.append(Method(name, added.size / seconds, *times, errors, waits=name == "dequeueJobs"))
-    return sorted(found, key=lambda method: -method.rate)
+def _methods(seconds: float, first: ServerFigures, last: ServerFigures) -> list[tuple[Calls, float]]:
+    """Return the calls of each method with its errors per second, the most frequent method first."""
+    found = sorted(_calls(CALL_SECONDS, seconds, first, last), key=lambda one: -one.rate)
+    return [(one, (_errors(last, one.name) - _errors(first, one.name)) / seconds) for one in found]
 
 
-def _operations(seconds: float, first: ServerFigures, last: ServerFigures) -> list[StoreOperation]:
+def _operations(seconds: float, first: ServerFigures, last: ServerFigures) -> list[Calls]:
     """Return the calls to the store, with the operation that took most time in total first."""
+    return sorted(_calls(STORE_SECONDS, seconds, first, last), key=lambda one: -one.total)
+
+
+def _calls(metric: str, seconds: float, first: ServerFigures, last: ServerFigures) -> list[Calls]:
     found = []
-    for (name,), histogram in last.histograms.get(STORE_SECONDS, {}).items():
-        added = histogram.since(first.histogram(STORE_SECONDS, name))
+    for (name,) in last.histograms.get(metric, {}):
+        added = last.added(first, metric, name)
         if added.size:
-            times = (added.mean, added.quantile(0.95), added.quantile(0.99))
-            found.append((added.sum, StoreOperation(name, added.size / seconds, *times)))
-    return [operation for _, operation in sorted(found, key=lambda one: -one[0])]
+            times = (added.sum, added.mean, added.quantile(0.95), added.quantile(0.99))
+            found.append(Calls(name, added.size / seconds, *times))
+    return found
 
 
 def _errors(figures: ServerFigures, method: str) -> int:
@@ -145,14 +132,8 @@ def _errors(figures: ServerFigures, method: str) -> int:
 
 
 def _commits(seconds: float, first: ServerFigures, last: ServerFigures) -> Commits:
-    requests, times = _added(first, last, COMMIT_REQUESTS), _added(first, last, COMMIT_SECONDS)
-    count = 0 if times is None else times.size
-    return Commits(
-        count / seconds,
-        None if requests is None else requests.mean,
-        None if times is None else times.mean,
-        None if times is None else times.quantile(0.95),
-    )
+    times = last.added(first, COMMIT_SECONDS)
+    return Commits(times.size / seconds, last.added(first, COMMIT_REQUESTS).mean, times.mean, times.quantile(0.95))
 
 
 def _shard(shard: ShardHealth, seconds: float, first: ServerFigures, last: ServerFigures) -> ShardRow:
@@ -162,9 +143,9 @@ def _shard(shard: ShardHealth, seconds: float, first: ServerFigures, last: Serve
     if shard.connections is None:
         commits = _commits(seconds, first, last)
         return ShardRow(shard, commits.rate, commits.mean, commits.p95)
-    added = _added(first, last, SHARD_SECONDS, shard.name)
-    if added is None:
+    if last.histogram(SHARD_SECONDS, shard.name) is None:
         return ShardRow(shard)
+    added = last.added(first, SHARD_SECONDS, shard.name)
     failures = last.total(SHARD_FAILURES, shard.name) - first.total(SHARD_FAILURES, shard.name)
     return ShardRow(shard, added.size / seconds, added.mean, added.quantile(0.95), max(failures, 0))
 
@@ -172,8 +153,3 @@ def _shard(shard: ShardHealth, seconds: float, first: ServerFigures, last: Serve
 def _spaced(row: ShardRow, now: ServerFigures) -> ShardRow:
     name = row.shard.name
     return row._replace(used_bytes=now.level(STORE_BYTES, name), free_bytes=now.level(FREE_BYTES, name))
-
-
-def _added(first: ServerFigures, last: ServerFigures, name: str, *labels: str) -> Histogram | None:
-    histogram = last.histogram(name, *labels)
-    return None if histogram is None else histogram.since(first.histogram(name, *labels))
