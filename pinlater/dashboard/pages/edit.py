@@ -111,7 +111,7 @@ async def show_new(request: Request) -> Response:
     wanted = query_text(request, "class", 200)
     if not wanted and classes:
         wanted = classes[0].name
-    known = next((one for one in classes if one.name == wanted), JobClass(wanted, queue))
+    known = await _class(app, queue, wanted)
     copied = query_text(request, "copy", MOST_DESCRIPTOR)
     values, text = None, json.dumps({"job": wanted or "…"}, ensure_ascii=False)
     if copied:
@@ -120,8 +120,7 @@ async def show_new(request: Request) -> Response:
         own = own_fields(info.body)
         text = _text_of(info.body)
         if own is not None:
-            known = next((one for one in classes if one.name == own[0]), JobClass(own[0], queue))
-            values = own[1]
+            known, values = await _class(app, queue, own[0]), own[1]
     return page(
         request,
         "enqueue.html",

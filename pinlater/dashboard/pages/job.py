@@ -67,19 +67,14 @@ async def retry(request: Request) -> Response:
     described = job_of(form)
     attempts = int(form.number("attempts", 1, 10_000, int) or 1)
     count = await app.client.retry_these(described.queue, [str(described)], attempts=attempts)
-    audit(request, "retry", str(described), count)
-    app.changed(described.queue)
-    return RedirectResponse(f"{path_of(str(described))}&done={'retry' if count else 'unchanged'}", 303)
+    return changed(request, described, "retry", count)
 
 
 async def run_now(request: Request) -> Response:
     """Make a scheduled job due now."""
-    app = get_app_state(request)
     described = job_of(form_of(request))
-    count = await app.client.run_now(described.queue, [str(described)])
-    audit(request, "run-now", str(described), count)
-    app.changed(described.queue)
-    return RedirectResponse(f"{path_of(str(described))}&done={'run-now' if count else 'unchanged'}", 303)
+    count = await get_app_state(request).client.run_now(described.queue, [str(described)])
+    return changed(request, described, "run-now", count)
 
 
 async def delete(request: Request) -> Response:
@@ -91,9 +86,14 @@ async def delete(request: Request) -> Response:
     except KeyError:
         raise RequestRefused(400, "there is no such state") from None
     count = await app.client.delete_these(described.queue, [str(described)], state)
-    audit(request, "delete", str(described), count)
-    app.changed(described.queue)
-    return RedirectResponse(path_of(str(described)) + ("" if count else "&done=unchanged"), 303)
+    return changed(request, described, "delete", count)
+
+
+def changed(request: Request, job: JobDescriptor, action: str, count: int) -> Response:
+    """Log a change of a job, of which there were ``count``, forget what it has made wrong, and show the job's page."""
+    audit(request, action, str(job), count)
+    get_app_state(request).changed(job.queue)
+    return RedirectResponse(f"{path_of(str(job))}&done={action.partition('(')[0] if count else 'unchanged'}", 303)
 
 
 def job_of(form: Form) -> JobDescriptor:
