@@ -43,6 +43,7 @@ from pinlater.dashboard.pages import (
     workers,
 )
 from pinlater.dashboard.render import page
+from pinlater.dashboard.repeat import repeat
 from pinlater.errors import (
     CallError,
     ClientError,
@@ -110,8 +111,12 @@ def make_app(options: DashboardOptions) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        background = app_state.clock_reader, app_state.history, app_state.claim_watcher
-        tasks = [asyncio.create_task(part.run()) for part in background]
+        readings = {
+            "read the store's time": app_state.clock_reader.read,
+            "sample the metrics": app_state.history.sample,
+            "scan running jobs": app_state.claim_watcher.scan,
+        }
+        tasks = [asyncio.create_task(repeat(read, what)) for what, read in readings.items()]
         try:
             yield
         finally:

@@ -54,7 +54,7 @@ class AppState:
         history: metrics of the last hour.
         bulk_actions: planned and running bulk actions.
         first_seen: when claims were first seen.
-        claim_watcher: background task that records when claims were first seen.
+        claim_watcher: records when claims were first seen.
         sessions: open login sessions.
         passwords: checks passwords.
         failure_groups: cached failure groups by queue; the empty name stands for all queues.

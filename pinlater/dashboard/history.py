@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
 import math
 import time
 from array import array
@@ -32,11 +29,8 @@ from pinlater.dashboard.figures import (
     ServerFigures,
 )
 
-log = logging.getLogger(__name__)
-
-PERIOD_SECONDS = 5.0
 LENGTH = 720
-"""Number of stored samples: an hour."""
+"""Number of stored samples: an hour, since one is taken every five seconds."""
 
 MOST_QUEUES = 200
 """Queues with a history; if there are more, the most recently active ones."""
@@ -49,9 +43,6 @@ _RECENT = 13
 
 _RECENT_SPREADS = (CALL_SECONDS, COMMIT_REQUESTS, COMMIT_SECONDS, SHARD_SECONDS, STORE_SECONDS)
 _RECENT_COUNTERS = (ERRORS, SHARD_FAILURES, FAILED_COMMITS, CALLS_SHED)
-
-_COST_FACTOR = 100
-"""Sampling takes at most a hundredth of the time, even with very many queues."""
 
 FIELDS = ("enqueued", "succeeded", "failed", "waited_ms")
 SERVER_FIELDS = ("calls", "call_ms", "commit_requests", "commit_ms", "parked")
@@ -75,7 +66,7 @@ class _QueueSeries:
 
 
 class History:
-    """Samples the metrics every few seconds.
+    """Keeps samples of the metrics.
 
     Args:
         read_figures: returns the current metrics.
@@ -105,20 +96,8 @@ class History:
         """Names of the shards that do not answer."""
         return [] if self._last is None else [shard.name for shard in self._last[1].shards if shard.unhealthy_in]
 
-    async def run(self) -> None:
-        """Take samples until cancelled; an unreachable server leaves a gap."""
-        pause = PERIOD_SECONDS / 2
-        while True:
-            started = time.perf_counter()
-            with contextlib.suppress(OSError):
-                await self.sample()
-            cost = time.perf_counter() - started
-            # At most twice the last pause: a single slow sample must not hide half a minute of trouble.
-            pause = min(max(PERIOD_SECONDS - cost, cost * _COST_FACTOR), 2 * pause)
-            await asyncio.sleep(pause)
-
     async def sample(self) -> None:
-        """Take one sample."""
+        """Take one sample, unless no server process answers."""
         figures = await self._read_figures()
         if figures.processes:
             self.add(self._clock(), figures)

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import time
-
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.dashboard.figures import DEQUEUED
 from pinlater.dashboard.first_seen import FirstSeen
 from pinlater.dashboard.history import History
-from pinlater.errors import PinLaterError
 from pinlater.model.state import JobState
 
-log = logging.getLogger(__name__)
-
-_PERIOD_SECONDS = 5.0
-_COST_FACTOR = 100
 _MOST_QUEUES = 50
 _MOST_JOBS = 200
 
@@ -35,17 +26,6 @@ class ClaimWatcher:
         self._history = history
         self._sightings = first_seen
         self._dequeued: dict[str, int] = {}
-
-    async def run(self) -> None:
-        """Scan until cancelled."""
-        while True:
-            started = time.perf_counter()
-            try:
-                await self.scan()
-            except PinLaterError as error:
-                log.debug("cannot scan running jobs: %s", error)
-            cost = time.perf_counter() - started
-            await asyncio.sleep(max(_PERIOD_SECONDS - cost, cost * _COST_FACTOR))
 
     async def scan(self) -> None:
         """Scan the busy queues once."""

@@ -12,7 +12,7 @@ from markupsafe import Markup
 import pinlater.dashboard
 from pinlater import __version__
 from pinlater.dashboard import formatting
-from pinlater.dashboard import history as history_module
+from pinlater.dashboard import repeat as repeat_module
 from pinlater.dashboard.bulk_actions import MAX_ACTIONS, Action, BulkActions, PlannedAction
 from pinlater.dashboard.bulk_jobs import ListedJobs
 from pinlater.dashboard.figures import (
@@ -167,11 +167,32 @@ def test_samples_that_take_long_are_rare_but_one_alone_does_not_count(monkeypatc
         if len(pauses) == 7:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(history_module.time, "perf_counter", lambda: now)
-    monkeypatch.setattr(history_module.asyncio, "sleep", sleep)
+    monkeypatch.setattr(repeat_module.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(repeat_module.asyncio, "sleep", sleep)
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(History(look).run())
+        asyncio.run(repeat_module.repeat(History(look).sample, "look"))
     assert pauses == pytest.approx([5.0, 4.99, 9.98, 19.96, 39.92, 79.84, 100.0])
+
+
+def test_a_sample_that_makes_no_sense_does_not_end_the_history(monkeypatch, caplog):
+    answers = [ValueError("buckets of another version"), OSError("no server"), figures(0), figures(1)]
+
+    async def look():
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def sleep(_seconds):
+        if not answers:
+            raise asyncio.CancelledError
+
+    history = History(look)
+    monkeypatch.setattr(repeat_module.asyncio, "sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(repeat_module.repeat(history.sample, "look"))
+    assert len(history.moments()) == 2
+    assert [(record.levelname, record.message) for record in caplog.records] == [("ERROR", "cannot look")]
 
 
 # Values
