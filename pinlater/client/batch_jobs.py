@@ -22,7 +22,7 @@ def batch_job(size: int, then: Job | None, on_failure: Job | None) -> Batch:
         TypeError: ``then`` or ``on_failure`` is not a job.
         BodyInvalid: a field of one of them cannot be written as JSON.
     """
-    return Batch(size=size, then=_next_job(then), on_failure=_next_job(on_failure), is_told=True)
+    return Batch(size=size, then=_next_job(then), on_failure=_next_job(on_failure))
 
 
 def _next_job(job: Job | None) -> NextJob | None:

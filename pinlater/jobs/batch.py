@@ -68,15 +68,11 @@ class Batch(Job[BatchOutcome], name="pinlater.batch", queue="pinlater_batch", at
     """The parent of a batch's jobs: sleeps until all have ended, then enqueues the job that follows.
 
     Every worker knows this class, but none serves its queue: a batch is enqueued to the queue of the job that follows.
-
-    Attributes:
-        is_told: whether the client sends ``ALL_STORED``; those of older versions do not.
     """
 
     size: int
     then: NextJob | None = None
     on_failure: NextJob | None = None
-    is_told: bool = False
 
     async def run(self, context: JobContext) -> BatchOutcome:  # so that any worker can run it, also on an event loop
         """Wait until all jobs have ended; enqueue ``then`` if all succeeded, else ``on_failure``."""
@@ -94,8 +90,6 @@ class Batch(Job[BatchOutcome], name="pinlater.batch", queue="pinlater_batch", at
         Otherwise the batch would wait forever if its client was killed before that, or if it was itself stored twice:
         then the jobs belong to the other one.
         """
-        if not self.is_told:
-            return
         try:
             context.wait_for(ALL_STORED, timeout=_PATIENCE_SECONDS)
         except EventTimeout as error:

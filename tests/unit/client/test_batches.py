@@ -355,13 +355,3 @@ def test_a_batch_that_is_stored_waits_for_its_jobs_without_a_limit(local_server,
     local_server.advance(9 * DAY + 1)
     run_all()
     assert handle.result(0) == (1, 0)
-
-
-def test_a_batch_of_an_older_client_waits_for_its_jobs_without_a_limit(local_server, run_all):
-    told = batch_job(1, Publish(album="pets"), None)
-    job = Batch(size=told.size, then=told.then)
-    handle = stored_by_a_client_that_was_stopped(local_server, job, [])
-    run_all()
-    local_server.advance(9 * DAY)
-    assert run_all() == []
-    assert handle.status().state is JobState.PENDING
