@@ -10,6 +10,7 @@ from pages.markdown import code, page, sentence, table
 from pinlater.server.metrics.catalog import Metrics
 from pinlater.server.metrics.families import CounterSnapshot, DistributionSnapshot
 from pinlater.worker.claim_table.counters import ENDINGS
+from pinlater.worker.metrics import EVENT_METRICS
 
 
 def metrics() -> str:
@@ -32,10 +33,12 @@ def metrics() -> str:
 
 
 def worker_metrics() -> Iterator[tuple[str, str, str, str]]:
-    """Yield the metrics of a worker, as its page declares them."""
+    """Yield the metrics of a worker, as its module declares them."""
     source = (PACKAGE / "worker" / "metrics.py").read_text(encoding="utf-8")
     heads = re.findall(r'_head\("(\w+)", "(\w+)", "([^"]+)"\)', source)
     for name, kind, help_text in heads:
         labelled = re.search(rf'"{name}", \{{(.*?)\}}', source)
         labels = re.findall(r'"(\w+)":', labelled[1]) if labelled else []
         yield code(name), kind, ", ".join(map(code, labels)), sentence(help_text)
+    for _, name, help_text in EVENT_METRICS:
+        yield code(name), "counter", code("queue"), sentence(help_text)

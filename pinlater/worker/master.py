@@ -18,6 +18,7 @@ from pinlater.worker.endpoint import listen
 from pinlater.worker.keeper.cancel_watch import CancelWatch
 from pinlater.worker.keeper.lease_renewer import Keeper
 from pinlater.worker.keeper.leftovers import end_leftovers
+from pinlater.worker.keeper.report import pids_of
 from pinlater.worker.keeper.reporter import WorkerReporter
 from pinlater.worker.metrics import WorkerMetrics
 from pinlater.worker.options import LIMIT_NAMES, WorkerOptions
@@ -102,7 +103,7 @@ def _job_pool(pool: JobPool, options: WorkerOptions, shared: Shared) -> Pool:
 
 def _keeper_pool(options: WorkerOptions, shared: Shared) -> Pool:
     def end_leftovers_of_jobs() -> None:
-        end_leftovers(shared.origin.id, [row.identity.pid for _, row in shared.all_rows()])
+        end_leftovers(shared.origin.id, pids_of(shared))
 
     def run(child: Child) -> int:
         child.on_master_death(end_leftovers_of_jobs)

@@ -31,6 +31,14 @@ _SHOWN_BUCKETS = range(0, 53, 2)
 _ALERTED_ENDINGS = frozenset({"crashed", "poison", TICK_FAILED})
 """Endings that are exported as 0 from a class's first run on: alerts notice a series that rises, not a new one."""
 
+EVENT_METRICS = (
+    (SAVED, "pinlater_worker_checkpoints_total", "Checkpoints saved by a server"),
+    (UNSAVED, "pinlater_worker_checkpoints_lost_total", "Checkpoints that no server saved in time"),
+    (RETURNED, "pinlater_worker_jobs_returned_total", "Jobs released before they were started"),
+    (UNACKED, "pinlater_worker_acks_lost_total", "Finished jobs that no server acknowledged"),
+)
+"""Event, and name and help text of its counter."""
+
 Exits = Counter[tuple[str, str]]
 """(Pool, reason) -> number of process exits."""
 
@@ -81,7 +89,10 @@ def _lines(shared: Shared, counts: Mapping[Key, RunCounts], exits: Exits) -> Ite
     running = _running(shared)
     served = {queue: RunCounts() for _, queue in running}
     queue_counts = {queue: count for (queue, name), count in counts.items() if not name}
-    yield from _events({queue: count.events for queue, count in sorted((served | queue_counts).items())})
+    for event, name, text in EVENT_METRICS:
+        yield from _head(name, "counter", text)
+        for queue, count in sorted((served | queue_counts).items()):
+            yield _line(name, {"queue": queue}, count.events[event])
     yield from _head("pinlater_worker_jobs_running", "gauge", "Jobs running now")
     for (pool, queue), jobs in running.items():
         yield _line("pinlater_worker_jobs_running", {"pool": pool, "queue": queue}, jobs)
@@ -90,29 +101,13 @@ def _lines(shared: Shared, counts: Mapping[Key, RunCounts], exits: Exits) -> Ite
         yield _line("pinlater_worker_process_exits_total", {"pool": pool, "reason": reason}, number)
 
 
-def _events(queues: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    yield from _head("pinlater_worker_checkpoints_total", "counter", "Checkpoints saved by a server")
-    for queue, events in queues.items():
-        yield _line("pinlater_worker_checkpoints_total", {"queue": queue}, events[SAVED])
-    yield from _head("pinlater_worker_checkpoints_lost_total", "counter", "Checkpoints that no server saved in time")
-    for queue, events in queues.items():
-        yield _line("pinlater_worker_checkpoints_lost_total", {"queue": queue}, events[UNSAVED])
-    yield from _head("pinlater_worker_jobs_returned_total", "counter", "Jobs released before they were started")
-    for queue, events in queues.items():
-        yield _line("pinlater_worker_jobs_returned_total", {"queue": queue}, events[RETURNED])
-    yield from _head("pinlater_worker_acks_lost_total", "counter", "Finished jobs that no server acknowledged")
-    for queue, events in queues.items():
-        yield _line("pinlater_worker_acks_lost_total", {"queue": queue}, events[UNACKED])
-
-
 def _running(shared: Shared) -> dict[tuple[str, str], int]:
     """Count running jobs by pool and queue, with 0 for each idle queue that is served."""
     found: dict[tuple[str, str], int] = {}
-    for pool in shared.row_numbers:
-        for row in shared.rows(pool):
-            found.update({(pool, queue): found.get((pool, queue), 0) for queue in row.identity.queues})
-            for queue, jobs in Counter(queue_of(job.descriptor) for job in row.running_jobs()).items():
-                found[pool, queue] = found.get((pool, queue), 0) + jobs
+    for pool, _, row in shared.rows():
+        found.update({(pool, queue): found.get((pool, queue), 0) for queue in row.identity.queues})
+        for queue, jobs in Counter(queue_of(job.descriptor) for job in row.running_jobs()).items():
+            found[pool, queue] = found.get((pool, queue), 0) + jobs
     return found
 
 

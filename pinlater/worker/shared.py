@@ -70,20 +70,13 @@ class Shared:
         """Whether there is a row for a pool's process with that number; a process without one ends before any job."""
         return number < len(self.row_numbers[pool])
 
-    def rows(self, pool: str) -> Iterator[ClaimRow]:
-        """Yield the rows of a pool's current processes."""
-        return (row for _, row in self._used_rows(self.row_numbers[pool]))
-
-    def all_rows(self) -> Iterator[tuple[int, ClaimRow]]:
-        """Yield the rows of the current processes of all pools, each with its number in the claim table."""
-        for numbers in self.row_numbers.values():
-            yield from self._used_rows(numbers)
-
-    def _used_rows(self, numbers: Iterable[int]) -> Iterator[tuple[int, ClaimRow]]:
-        for number in self.claim_table.used(numbers):
-            row = self.claim_table.row(number)
-            if row.is_used:
-                yield number, row
+    def rows(self) -> Iterator[tuple[str, int, ClaimRow]]:
+        """Yield the rows of the current processes, each with its pool and its number in the claim table."""
+        for pool, numbers in self.row_numbers.items():
+            for number in self.claim_table.used(numbers):
+                row = self.claim_table.row(number)
+                if row.is_used:
+                    yield pool, number, row
 
     def process_counters(self, pool: str, number: int) -> ProcessCounters:
         """Return the counters of a pool's process with that number."""

@@ -50,6 +50,6 @@ class CounterGrowth:
     def _counters(self) -> Iterator[tuple[_Process, ProcessCounters]]:
         """Yield the counters of each process, and those of the keeper, for runs that died with their process."""
         yield _KEEPER, self._shared.counters.keeper
-        for number, row in self._shared.all_rows():
+        for _, number, row in self._shared.rows():
             if row.identity.generation >= self._generation:
                 yield (number, row.identity.source), self._shared.counters.of_process(number)

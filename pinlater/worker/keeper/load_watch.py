@@ -47,7 +47,7 @@ class LoadWatch:
 
     def recent(self) -> list[QueueLoad]:
         """Return the loads of the queues with a latency target."""
-        rows = [row for _, row in self._shared.all_rows()]
+        rows = [row for _, _, row in self._shared.rows()]
         targets, slots = _served(rows)
         if not targets:
             self._samples.clear()

@@ -47,7 +47,7 @@ def build_report(
         platform.python_version(),
         origin.started_ms,
         is_draining=shared.stopping.is_set,
-        processes=_bounded(list(_processes(shared))),
+        processes=_bounded([_process(shared, *place) for place in shared.rows()]),
         unknown=unknown,
         loads=loads,
         classes=shared.class_page.read(),
@@ -59,7 +59,7 @@ def build_report(
 
 def measured_processes(shared: Shared) -> Iterator[WorkerProcess]:
     """Yield the job processes with their memory and the number of their ended jobs, and nothing else."""
-    for number, row in shared.all_rows():
+    for _, number, row in shared.rows():
         identity, ended = row.identity, shared.counters.of_process(number).ended_runs
         memory = rss_bytes(identity.pid) or None
         yield WorkerProcess(identity.pid, started_ms=identity.started_ms, memory_bytes=memory, ended=ended)
@@ -67,18 +67,10 @@ def measured_processes(shared: Shared) -> Iterator[WorkerProcess]:
 
 def pids_of(shared: Shared) -> list[int]:
     """Return the process ids of the job processes that a report would name."""
-    return [row.identity.pid for _, row in shared.all_rows()]
+    return [row.identity.pid for _, _, row in shared.rows()]
 
 
-def _processes(shared: Shared) -> Iterator[WorkerProcess]:
-    for pool, places in shared.row_numbers.items():
-        for number in shared.claim_table.used(places):
-            row = shared.claim_table.row(number)
-            if row.is_used:
-                yield _process(pool, row, shared.counters.of_process(number).ended_runs)
-
-
-def _process(pool: str, row: ClaimRow, ended: int) -> WorkerProcess:
+def _process(shared: Shared, pool: str, number: int, row: ClaimRow) -> WorkerProcess:
     identity, now_ns, now_ms = row.identity, time.monotonic_ns(), int(time.time() * 1000)
     # The claim table shows a job as running a moment before it shows the job's start.
     jobs = [
@@ -92,7 +84,7 @@ def _process(pool: str, row: ClaimRow, ended: int) -> WorkerProcess:
         identity.started_ms,
         rss_bytes(identity.pid) or None,
         identity.capacity,
-        ended,
+        shared.counters.of_process(number).ended_runs,
         jobs,
     )
 
