@@ -44,17 +44,17 @@ class LoopWatch:
     def __init__(self, selector: TimedSelector, current_job: Callable[[], object]) -> None:
         self._selector = selector
         self._current_job = current_job
-        self._reported_ns = 0.0
+        self._reported_since = 0.0
 
     def check(self, thread: int) -> float:
         """Log once if the loop is blocked; return the seconds until the next check."""
         busy_since = self._selector.busy_since
-        if not busy_since or busy_since == self._reported_ns:
+        if not busy_since or busy_since == self._reported_since:
             return BLOCKED_SECONDS
         remaining = busy_since + BLOCKED_SECONDS - monotonic()
         if remaining > 0:
             return remaining
-        self._reported_ns = busy_since
+        self._reported_since = busy_since
         stack = _stack_of(sys._current_frames().get(thread))  # noqa: SLF001 - documented, for debugging
         log.warning(
             "the event loop and all its jobs have been blocked for %.1f s by %s:\n%s",
