@@ -10,15 +10,15 @@ import time
 from types import TracebackType
 from typing import Self
 
-from pinlater.client.connection import Connection
-from pinlater.client.servers import STORE_OUT_OF_REACH, ServerSet
-from pinlater.errors import CallTimeout, PinLaterError, ProtocolError, ServerUnavailable
-from pinlater.protocol.operations import Calls
+from pinlater.client.servers import ServerSet
+from pinlater.errors import PinLaterError, ProtocolError
 from pinlater.worker.keeper.load_watch import LoadWatch
 from pinlater.worker.keeper.memory_watch import MemoryWatch
 from pinlater.worker.keeper.report import build_report, measured_processes, pids_of
+from pinlater.worker.keeper.service_client import KeeperClient
 from pinlater.worker.keeper.unknown_watch import UnknownWatch
 from pinlater.worker.pipe_event import PipeEvent
+from pinlater.worker.session.connector import Connector
 from pinlater.worker.shared import Shared
 
 REPORT_SECONDS = 5.0
@@ -28,7 +28,6 @@ KEEP_SECONDS = 30.0
 ASK_AGAIN_SECONDS = 300.0
 """Pause after a server did not know the call, or after an internal error."""
 _CHECK_SECONDS = 1.0
-_CONNECT_SECONDS = 1.0
 _CALL_SECONDS = 2.0
 _CLOSE_SECONDS = 1.0
 """Longest duration of the last report, which the worker's end waits for."""
@@ -48,10 +47,8 @@ class WorkerReporter:
     """
 
     def __init__(self, servers: ServerSet, shared: Shared, generation: int = 0) -> None:
-        self._servers = servers
         self._shared = shared
-        self._calls = Calls(f"reporter:{shared.origin.id}")
-        self._connection: Connection | None = None
+        self._client = KeeperClient(Connector(servers, is_quiet=True), f"reporter:{shared.origin.id}")
         self._closing = PipeEvent()
         self._due_at = 0.0
         self._seen: tuple[list[int], bool] = ([], False)  # processes, and whether the worker stops
@@ -74,8 +71,7 @@ class WorkerReporter:
             return
         if error is None and self._is_listed and self._shared.stopping.is_set:
             self._send_report(0.0, _CLOSE_SECONDS)
-        if self._connection is not None:
-            self._connection.close()
+        self._client.close()
 
     def _work(self) -> None:
         # Signals must go to the main thread, to end its wait.
@@ -110,44 +106,14 @@ class WorkerReporter:
         report = build_report(self._shared, *self._unknown.recent(), self._load.recent())
         processes = self._memory.noted(report.processes)
         try:
-            connection = self._connected()
-            sent_ms = int(time.time() * 1000)
-            call = self._calls.report_worker(report._replace(processes=processes, sent_ms=sent_ms), keep_seconds)
-            connection.call(call.method, call.arguments, patience_seconds)
+            self._client.report_worker(report._replace(processes=processes), keep_seconds, patience_seconds)
         except ProtocolError as error:
             self._is_listed = False
             log.debug("no reports for %.0f s, since this server takes none: %s", ASK_AGAIN_SECONDS, error)
             return ASK_AGAIN_SECONDS
         except PinLaterError as error:
             self._is_listed = False
-            has_never_answered = self._connection is not None and not self._connection.has_answered
-            if has_never_answered or isinstance(error, (CallTimeout, *STORE_OUT_OF_REACH)):
-                self._leave_server()
             log.debug("%s", error)
         else:
             self._is_listed = keep_seconds > 0
         return REPORT_SECONDS
-
-    def _leave_server(self) -> None:
-        """Let the next report try another server first: perhaps only this one hangs, or is cut off from the store."""
-        if self._connection is not None and self._servers.leave(self._connection.address):
-            self._connection.close()
-
-    def _connected(self) -> Connection:
-        """Return a connection to a server.
-
-        Raises:
-            ServerUnavailable: none answers; each is tried once.
-        """
-        if self._connection is not None:
-            if not self._connection.is_stale():
-                return self._connection
-            self._connection.close()
-        for address in self._servers.candidates():
-            try:
-                self._connection = Connection(address, connect_timeout=_CONNECT_SECONDS, tls=self._servers.tls)
-            except ServerUnavailable as error:
-                failure = error
-            else:
-                return self._connection
-        raise failure

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import secrets
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from pinlater.model.attempts import Checkpoint
 from pinlater.model.descriptor import queue_of, shard_of
 from pinlater.model.jobs import JobInfo
 from pinlater.model.statistics import RunStatistics
+from pinlater.model.workers import WorkerReport
 from pinlater.protocol.conversion.acks import ack_structs, acks_struct
 from pinlater.protocol.internal_calls import with_stale_claims
 from pinlater.protocol.operations import Call, Calls
@@ -198,28 +200,39 @@ class KeeperClient:
         except QueueNotFound:
             return None
 
+    def report_worker(self, report: WorkerReport, keep_seconds: float, call_seconds: float) -> None:
+        """Send a report of the worker, with the time at which it is sent; see ``Calls.report_worker``."""
+        self._connected()  # this may take a while
+        self._make(
+            self._calls.report_worker(report._replace(sent_ms=int(time.time() * 1000)), keep_seconds), call_seconds
+        )
+
     def close(self) -> None:
         """Close the connection; the next call makes another one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    def _make(self, call: Call[_T]) -> _T:
+    def _connected(self) -> Connection:
         if self._connection is None or self._connection.is_stale():
             self.close()
             self._connection = self._connector.connect(self._beat)
+        return self._connection
+
+    def _make(self, call: Call[_T], seconds: float | None = None) -> _T:
+        connection = self._connected()
         self._beat()
         try:
-            reply = self._connection.call(call.method, call.arguments, self._call_seconds)
+            reply = connection.call(call.method, call.arguments, seconds or self._call_seconds)
         except QueueNotFound:
             self._connector.contact.record_success()
             raise
         except (UnknownError, *STORE_OUT_OF_REACH):  # perhaps only this server is cut off, or knows too few shards
-            if self._connector.leave(self._connection.address):
+            if self._connector.leave(connection.address):
                 self.close()
             raise
         except CallError as error:
-            self._connector.note_failure(self._connection, error)
+            self._connector.note_failure(connection, error)
             raise
         self._connector.contact.record_success()
         return call.convert(reply)
