@@ -57,7 +57,7 @@ class Rates(NamedTuple):
     failed: float | None = None
 
 
-class _QueueSeries:
+class _Series:
     """Ring buffers of one queue, of all queues or of the server, by field; they share the history's position."""
 
     def __init__(self, fields: tuple[str, ...]) -> None:
@@ -80,9 +80,9 @@ class History:
         self._clock = clock
         self._count = 0
         self._moments = array("d", [math.nan]) * LENGTH
-        self._queues: dict[str, _QueueSeries] = {}
-        self._server = _QueueSeries(SERVER_FIELDS)
-        self._fleet = _QueueSeries(tuple(_COUNTERS))
+        self._queues: dict[str, _Series] = {}
+        self._server = _Series(SERVER_FIELDS)
+        self._fleet = _Series(tuple(_COUNTERS))
         self._last: tuple[float, ServerFigures] | None = None
         self._recent: deque[tuple[float, ServerFigures]] = deque(maxlen=_RECENT)
 
@@ -128,7 +128,7 @@ class History:
         for queue in sorted(new)[:MOST_QUEUES]:
             if len(self._queues) >= MOST_QUEUES:
                 del self._queues[min(self._queues, key=lambda name: self._queues[name].active)]
-            self._queues[queue] = _QueueSeries(FIELDS)
+            self._queues[queue] = _Series(FIELDS)
         return set(self._queues)
 
     def _add_queue(
@@ -141,7 +141,7 @@ class History:
 
     def _add_rates(  # noqa: PLR0917 - one sample
         self,
-        series: _QueueSeries,
+        series: _Series,
         position: int,
         before: ServerFigures | None,
         now: ServerFigures,

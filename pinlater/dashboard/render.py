@@ -5,7 +5,6 @@ What a form sends back must stay as it is: templates pass it through ``|e``, whi
 
 from __future__ import annotations
 
-import textwrap
 from contextvars import ContextVar
 
 import jinja2
@@ -55,7 +54,6 @@ _environment.filters.update(
     plural=plural,
     shortened=formatting.shortened,
     spark=formatting.sparkline,
-    dedent=textwrap.dedent,
     short_json=bodies.short_json,
 )
 _environment.globals.update(
