@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from pinlater.client.async_service_calls import AsyncServiceCalls
 from pinlater.client.server_clock import ServerClock
 from pinlater.client.store_time import NO_CANCELLATION_MS
@@ -22,9 +24,13 @@ class ClockReader:
     async def read(self) -> None:
         """Read the time; between two readings, the clock goes on by itself.
 
+        It is set to the latest that the time can be: nothing that the store has recorded is then in the future, so that
+        a job that was made due is shown as due.
+
         Raises:
             PinLaterError: the server does not answer.
         """
         sent = self._clock.sent()
         told = await self._client.cancelled_jobs(NO_CANCELLATION_MS)
-        self._clock.update(told.asked_ms, sent)
+        took_ms = math.ceil((self._clock.sent() - sent) * 1000)
+        self._clock.update(told.asked_ms + took_ms + 1, sent)  # 1: the answer is in whole milliseconds

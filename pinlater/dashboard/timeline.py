@@ -150,8 +150,7 @@ def _waited(info: JobInfo, rows: Iterable[TimelineRow], now_ms: int) -> list[Tim
     first_ms = min(starts, default=None)
     if first_ms is None:
         is_new = info.state is JobState.PENDING and not info.failed_attempts
-        # The clock of the page lags a little if its reading took long.
-        first_ms = max(now_ms, due_ms(info) or 0, (info.created_at_ms or 0) + 1) if is_new else None
+        first_ms = max(now_ms, due_ms(info) or 0) if is_new else None
     if not info.created_at_ms or first_ms is None or first_ms <= info.created_at_ms:
         return []
     name = "waits" if first_ms >= now_ms else "waited"
