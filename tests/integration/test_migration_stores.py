@@ -114,7 +114,7 @@ def test_keys_go_round_and_ordered_ones_keep_their_order(clients):
     for number in range(30):
         clients[stores[0]].enqueue_jobs(QUEUE, [NewJob(b"%d" % number, key=key) for key in (ordered, limited)])
     for one, other in itertools.pairwise(stores):
-        assert move(clients[one], clients[other]).total == 60
+        assert move(clients[one], clients[other]).total() == 60
         waiting = clients[other].count(QUEUE, JobState.PENDING, waiting_for_key=True)
         assert (clients[other].count(QUEUE, JobState.PENDING), waiting) == (3, 57), other
     last, ran = clients[stores[-1]], []
@@ -131,7 +131,7 @@ def test_rates_of_keys_go_round(clients):
     rated = JobKey("rated", rate="1/d")
     clients[stores[0]].enqueue_jobs(QUEUE, [NewJob(b"%d" % number, key=rated) for number in range(5)])
     for one, other in itertools.pairwise(stores):
-        assert move(clients[one], clients[other]).total == 5
+        assert move(clients[one], clients[other]).total() == 5
         assert clients[other].count(QUEUE, JobState.PENDING, waiting_for_key=True) == 4, other
     last = clients[stores[-1]]
     [job] = last.dequeue_jobs(QUEUE, 10)

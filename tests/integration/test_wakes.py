@@ -359,7 +359,7 @@ def test_a_job_that_falls_due_where_nobody_waits_reaches_a_dequeue_elsewhere(fle
     async def scenario(fleet):
         here, there, _ = fleet.brokers
         task = await refused(fleet, here, there)
-        due_ms = next(moment for moment in itertools.count(now_ms() + 100) if first_to_wake(fleet, moment) == b"0")
+        due_ms = next(moment for moment in itertools.count(now_ms() + 1000) if first_to_wake(fleet, moment) == b"0")
         await here.backend.enqueue_jobs(QUEUE, [new_job(run_after_ms=due_ms)])
         await fleet.dequeue(here, wait=0)  # from now on, this server knows of the job
         await task
