@@ -11,6 +11,7 @@ from pinlater.server.backends import datagram_network
 from pinlater.server.backends.datagram_network import DatagramNetwork, local_address
 from pinlater.server.backends.job_notifications import JobLocation
 from pinlater.server.backends.listeners import Listener, StoreListeners
+from pinlater.server.peer_processes import job_offers
 from pinlater.server.peer_processes.cancellation_message import cancellation_messages
 from pinlater.server.peer_processes.notification_batch import read_message
 from pinlater.server.peer_processes.server_notifier import ServerNotifier
@@ -22,6 +23,7 @@ from tests.unit.server.peer_processes.receiver import Receiver, Server, ServerLi
 def run(monkeypatch):
     """Run a test with servers of these names, which have met."""
     monkeypatch.setattr(datagram_network, "_GREETING_GAP_SECONDS", 0.001)
+    monkeypatch.setattr(job_offers, "_PATIENCE_SECONDS", (30.0, 30.0))  # a late answer repeats the offer
 
     def run(test, *names):
         async def main():
