@@ -48,7 +48,7 @@ class AppState:
         options: options of the dashboard.
         client: client of the server.
         clock: tells the store's time, by which all times on the pages are.
-        clock_reader: background task that sets the clock.
+        clock_reader: sets the clock.
         searcher: client for body searches, one at a time and never retried, since each may cost the server seconds.
         counts: cached job counts.
         history: metrics of the last hour.

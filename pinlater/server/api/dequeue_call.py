@@ -151,9 +151,10 @@ class DequeueCall:
         if not claimed:
             return
         first, count = claimed[0], len(claimed)
-        now = max(self._now_ms(), first.run_after_ms, first.created_at_ms)  # the clock of its shard may be ahead
+        due_ms = max(first.run_after_ms, first.created_at_ms)
+        now = max(self._now_ms(), due_ms)  # the clock of its shard may be ahead
         self._metrics.jobs_dequeued.add(queue, count)
-        self._metrics.dequeue_delay_ms.observe(queue, now - max(first.run_after_ms, first.created_at_ms), count)
+        self._metrics.dequeue_delay_ms.observe(queue, now - due_ms, count)
         retries = len([1 for job in claimed if job.attempts_remaining < job.attempts_allowed])
         if retries:
             self._metrics.retries_dequeued.add(queue, retries)
